@@ -1,0 +1,45 @@
+# Everything a person types here. Each target makes .venv by itself when it is missing or stale.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help demo test test-all check format bench install clean
+.DEFAULT_GOAL := help
+
+help:  ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+
+install: $(READY)  ## create .venv with everything for working on Pellucid
+
+# The marker is written last, so a broken installation is never taken for a whole one.
+$(READY): pyproject.toml
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else \
+	  f"Pellucid needs Python 3.11 to 3.13; this is {v[0]}.{v[1]}. Try: make PYTHON=python3.11 ...")'
+	@echo "setting up .venv (PyTorch's CPU build is about 200 MB; this takes a minute or two)"
+	@$(PYTHON) -m venv .venv
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	@touch $@
+
+demo: $(READY)  ## train a tiny model before your eyes and look inside it
+	@$(BIN)/python examples/demo.py
+
+test: $(READY)  ## the tests (a few minutes on 2 cores)
+	$(BIN)/python -m pytest -m 'not slow'
+
+test-all: $(READY)  ## the tests and the slow, deep runs
+	$(BIN)/python -m pytest
+
+check: $(READY)  ## formatting, lint and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+format: $(READY)  ## let ruff mend what it can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(READY)  ## measure against the peers; NAME=model runs one
+	$(BIN)/python -m benchmarks $(NAME)
+
+clean:  ## remove what can be made again
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

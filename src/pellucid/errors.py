@@ -1,0 +1,30 @@
+"""What can go wrong, in words for the person who reads it.
+
+Every message says what, where and what to do, in one line. The command line prints it without a
+traceback and ends with `exit_code`.
+"""
+
+from __future__ import annotations
+
+
+class PellucidError(Exception):
+    """Something failed that is not the caller's mistake (a full disk, a damaged file)."""
+
+    exit_code = 1
+
+
+class InputError(PellucidError, ValueError):
+    """The call or the input was wrong, and the message says how to put it right."""
+
+    exit_code = 2
+
+
+class ConfigError(InputError):
+    """A setting is unknown, missing or impossible."""
+
+
+class MissingExtraError(InputError, ImportError):
+    """A part of Pellucid was used whose dependencies are not installed."""
+
+    def __init__(self, what: str, extra: str) -> None:
+        super().__init__(f"{what} needs an extra: pip install 'pellucid[{extra}]'")
