@@ -1,0 +1,222 @@
+"""Attention: every token asks (query), every token answers (key) and gives (value).
+
+`attend` is the formula of the paper, step by step, and needs no parameters. `attend_fused` is
+the same through PyTorch's fused kernel; a parity test binds the two.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from pellucid.model.dropout import dropout
+from pellucid.model.positions import RotaryPositions
+from pellucid.model.trace import Trace
+
+
+class KeyValues(NamedTuple):
+    """What can be attended to: keys and values, `(B, G, S, K)` each."""
+
+    keys: Tensor
+    values: Tensor
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Tensor | None = None,
+    *,
+    dropout_rate: float = 0.0,
+    trace: Trace | None = None,
+) -> Tensor:
+    """softmax(q kᵀ / √K) v.
+
+    `q (B, H, T, K)`, `k` and `v (B, G, S, K)` where G divides H, `mask` boolean, True where a
+    query may look. A masked weight is exactly 0; a row that may look nowhere gives zeros.
+    """
+    if k.shape[1] != q.shape[1]:  # each head of keys and values serves H / G heads of queries
+        group = q.shape[1] // k.shape[1]
+        k, v = k.repeat_interleave(group, dim=1), v.repeat_interleave(group, dim=1)
+
+    scores = q @ k.transpose(-2, -1)  # (B, H, T, S)
+    scaled = scores / math.sqrt(q.shape[-1])
+    if mask is None:
+        weights = scaled.softmax(dim=-1)
+    else:
+        # The lowest finite number, not -inf: exp gives 0 all the same, and a row that is masked
+        # everywhere stays finite, forward and backward, until the second fill sets it to 0.
+        hidden = ~mask
+        lowest = torch.finfo(scaled.dtype).min
+        weights = scaled.masked_fill(hidden, lowest).softmax(dim=-1).masked_fill(hidden, 0.0)
+    mixed = dropout(weights, dropout_rate) @ v  # (B, H, T, K)
+
+    if trace is not None:
+        for name, tensor in [("q", q), ("k", k), ("v", v), ("scores", scores)]:
+            trace.record(name, tensor)
+        if mask is not None:
+            trace.record("mask", mask)
+        trace.record("scaled", scaled)
+        trace.record("weights", weights)
+        trace.record("mixed", mixed)
+    return mixed
+
+
+def attend_fused(
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, dropout_rate: float = 0.0
+) -> Tensor:
+    """The same as `attend`, by PyTorch's kernel, which never holds the (T, S) weights whole."""
+    return F.scaled_dot_product_attention(
+        q, k, v, attn_mask=mask, dropout_p=dropout_rate, enable_gqa=k.shape[1] != q.shape[1]
+    )
+
+
+class MultiHeadAttention(nn.Module):
+    """Several heads attend side by side, each in its own K numbers, and W_O joins them.
+
+    W_Q, W_K and W_V stand in one matrix, so that one product gives all three. Self-attention
+    takes queries, keys and values from the same tokens. Cross-attention takes the queries from
+    the decoder and the keys and values from the encoder's output.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        key_value_heads: int | None = None,
+        *,
+        bias: bool = True,
+        dropout: float = 0.0,
+        query_norm: nn.Module | None = None,
+        key_norm: nn.Module | None = None,
+        rotary: RotaryPositions | None = None,
+    ) -> None:
+        super().__init__()
+        self.heads = heads
+        self.key_value_heads = key_value_heads or heads
+        self.head_width = width // heads
+        self.dropout_rate = dropout
+        rows = (heads + 2 * self.key_value_heads) * self.head_width
+        self.in_weight = nn.Parameter(torch.empty(rows, width))
+        self.in_bias = nn.Parameter(torch.empty(rows)) if bias else None
+        self.out = nn.Linear(heads * self.head_width, width, bias=bias)
+        self.query_norm = query_norm
+        self.key_norm = key_norm
+        self.rotary = rotary
+
+    def projections(self) -> tuple[Tensor, Tensor, Tensor]:
+        """W_Q `(H·K, D)`, W_K and W_V `(G·K, D)`, as views of the one matrix."""
+        narrow = self.key_value_heads * self.head_width
+        wide = self.heads * self.head_width
+        w_q, w_k, w_v = torch.split(self.in_weight, [wide, narrow, narrow])
+        return w_q, w_k, w_v
+
+    def _split_heads(self, x: Tensor) -> Tensor:
+        """`(B, T, heads · K)` to `(B, heads, T, K)`."""
+        B, T, _ = x.shape
+        return x.view(B, T, -1, self.head_width).transpose(1, 2)
+
+    def _query(self, q: Tensor, past: int) -> Tensor:
+        q = self._split_heads(q)  # (B, H, T, K)
+        if self.query_norm is not None:
+            q = self.query_norm(q)
+        return q if self.rotary is None else self.rotary(q, past)
+
+    def _key_values(self, k: Tensor, v: Tensor, past: int) -> KeyValues:
+        k, v = self._split_heads(k), self._split_heads(v)  # (B, G, S, K)
+        if self.key_norm is not None:
+            k = self.key_norm(k)
+        return KeyValues(k if self.rotary is None else self.rotary(k, past), v)
+
+    def key_values(self, memory: Tensor) -> KeyValues:
+        """The keys and values of the encoder's output `(B, S, D)`; once for each sentence."""
+        wide = self.heads * self.head_width
+        bias = None if self.in_bias is None else self.in_bias[wide:]
+        k, v = F.linear(memory, self.in_weight[wide:], bias).chunk(2, dim=-1)
+        return self._key_values(k, v, 0)
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None = None,
+        *,
+        past: KeyValues | None = None,
+        trace: Trace | None = None,
+    ) -> tuple[Tensor, KeyValues]:
+        """Self-attention of `x (B, T, D)`, after the `past` keys and values of a cache.
+
+        Returns the output `(B, T, D)` and all keys and values, past ones included.
+        """
+        narrow = self.key_value_heads * self.head_width
+        wide = self.heads * self.head_width
+        projected = F.linear(x, self.in_weight, self.in_bias)
+        q, k, v = torch.split(projected, [wide, narrow, narrow], dim=-1)
+        offset = 0 if past is None else past.keys.shape[-2]
+        visible = self._key_values(k, v, offset)
+        if past is not None:
+            visible = KeyValues(
+                torch.cat([past.keys, visible.keys], dim=-2),
+                torch.cat([past.values, visible.values], dim=-2),
+            )
+        return self._mix(self._query(q, offset), visible, mask, trace), visible
+
+    def cross(
+        self, x: Tensor, over: KeyValues, mask: Tensor | None = None, *, trace: Trace | None = None
+    ) -> Tensor:
+        """Cross-attention of `x (B · beams, T, D)` over the keys and values of B sentences.
+
+        The beams of a sentence share its keys and values: they are not copied, the beams stand
+        side by side as queries instead.
+        """
+        wide = self.heads * self.head_width
+        bias = None if self.in_bias is None else self.in_bias[:wide]
+        q = self._query(F.linear(x, self.in_weight[:wide], bias), 0)  # (B · beams, H, T, K)
+        beams = q.shape[0] // over.keys.shape[0]
+        if beams == 1:
+            return self._mix(q, over, mask, trace)
+        if trace is not None:  # a trace has a row for each beam
+            copies = KeyValues(*(t.repeat_interleave(beams, dim=0) for t in over))
+            mask = None if mask is None else mask.repeat_interleave(beams, dim=0)
+            return self._mix(q, copies, mask, trace)
+        if mask is not None and mask.shape[-2] != 1:
+            mask = mask.repeat(1, 1, beams, 1)
+        H, T, K = q.shape[1:]
+        side_by_side = q.view(-1, beams, H, T, K).transpose(1, 2).reshape(-1, H, beams * T, K)
+        mixed = self._attend(side_by_side, over, mask)  # (B, H, beams · T, K)
+        mixed = mixed.view(-1, H, beams, T, K).transpose(1, 2).reshape(-1, H, T, K)
+        return self._joined(mixed)
+
+    def _attend(self, q: Tensor, over: KeyValues, mask: Tensor | None) -> Tensor:
+        rate = self.dropout_rate if self.training else 0.0
+        if fused_pays(q, over.keys, rate):
+            return attend_fused(q, over.keys, over.values, mask, dropout_rate=rate)
+        return attend(q, over.keys, over.values, mask, dropout_rate=rate)
+
+    def _joined(self, mixed: Tensor) -> Tensor:
+        """The heads side by side, `(B, H, T, K)` to `(B, T, H · K)`, through W_O."""
+        return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+    def _mix(self, q: Tensor, over: KeyValues, mask: Tensor | None, trace: Trace | None) -> Tensor:
+        if trace is None:
+            return self._joined(self._attend(q, over, mask))
+        rate = self.dropout_rate if self.training else 0.0
+        mixed = attend(q, over.keys, over.values, mask, dropout_rate=rate, trace=trace)
+        output = self._joined(mixed)
+        trace.record("joined", lambda: mixed.transpose(1, 2).flatten(2))  # (B, T, H · K)
+        trace.record("head_outputs", lambda: self.head_outputs(mixed))
+        trace.record("output", output)
+        return output
+
+    def head_outputs(self, mixed: Tensor) -> Tensor:
+        """What each head adds to the output, `(B, H, T, D)`; their sum plus W_O's bias is it."""
+        w_o = self.out.weight.view(-1, self.heads, self.head_width)  # (D, H, K)
+        return torch.einsum("bhtk,dhk->bhtd", mixed, w_o)
+
+
+def fused_pays(q: Tensor, k: Tensor, dropout_rate: float) -> bool:
+    """Whether the fused kernel is the faster path for these shapes on this device."""
+    return True

@@ -1,0 +1,121 @@
+"""The stacks: embedding at the bottom, the same block several times, a norm at the top."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+
+from torch import Tensor, nn
+
+from pellucid.model.attention import KeyValues
+from pellucid.model.dropout import Dropout
+from pellucid.model.layers import DecoderLayer, EncoderLayer, normed
+from pellucid.model.positions import LearnedPositions, SinusoidalPositions
+from pellucid.model.trace import Trace, inside
+
+
+class InputEmbedding(nn.Module):
+    """Token ids to vectors: embedding · √D plus the vector of the position."""
+
+    def __init__(
+        self,
+        tokens: nn.Embedding,
+        positions: SinusoidalPositions | LearnedPositions | None,
+        *,
+        scaled: bool,
+        norm: nn.Module | None,
+        dropout: float,
+    ) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.positions = positions
+        self.scale = math.sqrt(tokens.embedding_dim) if scaled else 1.0
+        self.norm = norm
+        self.dropout = Dropout(dropout)
+
+    def forward(self, ids: Tensor, past: int = 0, *, trace: Trace | None = None) -> Tensor:
+        """`ids (B, T)`, the first at position `past`, to `(B, T, D)`."""
+        embedded = self.tokens(ids)
+        scaled = embedded * self.scale if self.scale != 1.0 else embedded
+        summed = scaled
+        if self.positions is not None:
+            placed = self.positions(ids.shape[1], past)  # (T, D)
+            summed = scaled + placed
+            if trace is not None:
+                trace.record("positions", placed)
+        x: Tensor = self.dropout(normed(self.norm, summed, inside(trace, "norm")))
+        if trace is not None:
+            trace.record("ids", ids)
+            trace.record("tokens", embedded)
+            trace.record("scaled", scaled)
+            trace.record("sum", summed)
+            trace.record("state", x)
+        return x
+
+
+class Encoder(nn.Module):
+    """Encoder layers of one shape, each with weights of its own, and the final norm."""
+
+    def __init__(self, layers: Iterable[EncoderLayer], norm: nn.Module | None) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm
+
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, *, trace: Trace | None = None
+    ) -> Tensor:
+        """`x (B, S, D)` to `(B, S, D)`."""
+        for number, layer in enumerate(self.layers):
+            x = layer(x, mask, trace=inside(trace, str(number)))
+        x = normed(self.norm, x, inside(trace, "norm"))
+        if trace is not None:
+            trace.record("output", x)
+        return x
+
+
+class Decoder(nn.Module):
+    """Decoder layers of one shape, each with weights of its own, and the final norm."""
+
+    def __init__(self, layers: Iterable[DecoderLayer], norm: nn.Module | None) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(layers)
+        self.norm = norm
+
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        memory: Tensor | Sequence[KeyValues | None] | None = None,
+        memory_mask: Tensor | None = None,
+        *,
+        past: Sequence[KeyValues | None] | None = None,
+        trace: Trace | None = None,
+    ) -> tuple[Tensor, list[KeyValues]]:
+        """`x (B · beams, T, D)` to the same shape, and each layer's own keys and values.
+
+        memory: the encoder's output `(B, S, D)`, or each layer's keys and values of it.
+        """
+        grown: list[KeyValues] = []
+        for number, layer in enumerate(self.layers):
+            x, own = layer(
+                x,
+                mask,
+                memory if memory is None or isinstance(memory, Tensor) else memory[number],
+                memory_mask,
+                past=None if past is None else past[number],
+                trace=inside(trace, str(number)),
+            )
+            grown.append(own)
+        x = normed(self.norm, x, inside(trace, "norm"))
+        if trace is not None:
+            trace.record("output", x)
+        return x, grown
+
+    def key_values(self, memory: Tensor) -> list[KeyValues]:
+        """Each layer's cross-attention keys and values of the encoder's output, once."""
+        found: list[KeyValues] = []
+        for layer in self.layers:
+            assert isinstance(layer, DecoderLayer)
+            assert layer.cross is not None
+            found.append(layer.cross.key_values(memory))
+        return found

@@ -1,0 +1,340 @@
+"""The whole model, and its two halves as models of their own."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from torch import Tensor, nn
+
+from pellucid.config import ModelConfig
+from pellucid.model.attention import MultiHeadAttention
+from pellucid.model.cache import Cache, LayerCache
+from pellucid.model.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward, make_norm
+from pellucid.model.masks import causal_mask, combine, padding_mask, target_padding_mask
+from pellucid.model.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
+from pellucid.model.stacks import Decoder, Encoder, InputEmbedding
+from pellucid.model.trace import Trace, inside
+
+
+class Memory(NamedTuple):
+    """What the encoder made of B source sentences."""
+
+    states: Tensor
+    """(B, S, D)"""
+    mask: Tensor
+    """(B, 1, 1, S), True where there is a source token."""
+
+
+class Transformer(nn.Module):
+    """Encoder and decoder: `model(source, target)` gives the logits of each next token."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        build = _Builder(config)
+        target_tokens = nn.Embedding(config.vocab_size, config.width)
+        if config.tie == "all":
+            source_tokens = target_tokens
+        else:
+            source_tokens = nn.Embedding(
+                config.source_vocab_size or config.vocab_size, config.width
+            )
+        self.source_embedding = build.embedding(source_tokens)
+        self.target_embedding = build.embedding(target_tokens)
+        self.encoder = build.encoder()
+        self.decoder = build.decoder(cross=True)
+        self.output = build.output(target_tokens)
+        initialise(self, config)
+
+    def forward(
+        self,
+        source: Tensor,
+        target: Tensor,
+        *,
+        cross_mask: Tensor | None = None,
+        trace: Trace | None = None,
+    ) -> Tensor:
+        """Logits `(B, T, V)` for each target position, all at once (teacher forcing).
+
+        `source (B, S)` and `target (B, T)` are token ids, padded with `config.pad_id`; the
+        logits at position t depend on the source and on target tokens up to t.
+        cross_mask: boolean, broadcastable to `(B, H, T, S)`; False hides source tokens from the
+        decoder.
+        """
+        logits = self.output(self.states(source, target, cross_mask=cross_mask, trace=trace))
+        if trace is not None:
+            trace.record("logits", logits)
+        return logits  # type: ignore[no-any-return]
+
+    def states(
+        self,
+        source: Tensor,
+        target: Tensor,
+        *,
+        cross_mask: Tensor | None = None,
+        trace: Trace | None = None,
+    ) -> Tensor:
+        """The decoder's output `(B, T, D)` before it is turned into logits."""
+        memory = self.encode(source, trace=trace)
+        mask = combine(
+            causal_mask(target.shape[1], device=target.device),
+            target_padding_mask(target, self.config.pad_id),
+        )
+        x = self.target_embedding(target, trace=inside(trace, "target"))
+        x, _ = self.decoder(
+            x,
+            mask,
+            memory.states,
+            combine(memory.mask, cross_mask),
+            trace=inside(trace, "decoder"),
+        )
+        return x  # type: ignore[no-any-return]
+
+    def encode(self, source: Tensor, *, trace: Trace | None = None) -> Memory:
+        """Run the encoder over `source (B, S)`."""
+        mask = padding_mask(source, self.config.pad_id)
+        x = self.source_embedding(source, trace=inside(trace, "source"))
+        return Memory(self.encoder(x, mask, trace=inside(trace, "encoder")), mask)
+
+    def start(self, memory: Memory) -> Cache:
+        """An empty cache for decoding these sentences: their cross keys and values, once."""
+        layers = tuple(LayerCache(None, kv) for kv in self.decoder.key_values(memory.states))
+        return Cache(layers, memory.mask)
+
+    def decode(
+        self, target: Tensor, cache: Cache, *, trace: Trace | None = None
+    ) -> tuple[Tensor, Cache]:
+        """Go on decoding with `target (B · beams, T)`, the tokens that follow those in the cache.
+
+        Returns their logits `(B · beams, T, V)` and the cache with T rows more. All tokens count
+        as real ones; rows that are done are taken out with `cache.reorder`.
+        """
+        x, cache = _decoded(self.target_embedding, self.decoder, target, cache, trace)
+        logits = self.output(x)
+        if trace is not None:
+            trace.record("logits", logits)
+        return logits, cache
+
+    def num_parameters(self) -> int:
+        """Trainable numbers, those of tied matrices counted once."""
+        return _num_parameters(self)
+
+
+class EncoderOnly(nn.Module):
+    """The encoder alone (as in BERT): a vector for each token, which saw all the others."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        build = _Builder(config)
+        self.embedding = build.embedding(nn.Embedding(config.vocab_size, config.width))
+        self.encoder = build.encoder()
+        initialise(self, config)
+
+    def forward(self, ids: Tensor, *, trace: Trace | None = None) -> Tensor:
+        """`ids (B, S)` to `(B, S, D)`."""
+        x = self.embedding(ids, trace=inside(trace, "source"))
+        mask = padding_mask(ids, self.config.pad_id)
+        return self.encoder(x, mask, trace=inside(trace, "encoder"))  # type: ignore[no-any-return]
+
+    def num_parameters(self) -> int:
+        """Trainable numbers."""
+        return _num_parameters(self)
+
+
+class DecoderOnly(nn.Module):
+    """The decoder alone (as in GPT): the next token from the tokens so far."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        self.config = config
+        build = _Builder(config)
+        tokens = nn.Embedding(config.vocab_size, config.width)
+        self.embedding = build.embedding(tokens)
+        self.decoder = build.decoder(cross=False)
+        self.output = build.output(tokens)
+        initialise(self, config)
+
+    def forward(self, ids: Tensor, *, trace: Trace | None = None) -> Tensor:
+        """Logits `(B, T, V)` for `ids (B, T)`."""
+        mask = combine(
+            causal_mask(ids.shape[1], device=ids.device),
+            target_padding_mask(ids, self.config.pad_id),
+        )
+        x = self.embedding(ids, trace=inside(trace, "target"))
+        x, _ = self.decoder(x, mask, trace=inside(trace, "decoder"))
+        logits = self.output(x)
+        if trace is not None:
+            trace.record("logits", logits)
+        return logits  # type: ignore[no-any-return]
+
+    def start(self) -> Cache:
+        """An empty cache."""
+        return Cache(tuple(LayerCache(None, None) for _ in self.decoder.layers))
+
+    def decode(
+        self, ids: Tensor, cache: Cache, *, trace: Trace | None = None
+    ) -> tuple[Tensor, Cache]:
+        """Go on with `ids (B, T)`; returns their logits and the cache with T rows more."""
+        x, cache = _decoded(self.embedding, self.decoder, ids, cache, trace)
+        logits = self.output(x)
+        if trace is not None:
+            trace.record("logits", logits)
+        return logits, cache
+
+    def num_parameters(self) -> int:
+        """Trainable numbers, those of tied matrices counted once."""
+        return _num_parameters(self)
+
+
+def _num_parameters(model: nn.Module) -> int:
+    return sum(p.numel() for p in model.parameters())  # parameters() gives a tied one once
+
+
+def _decoded(
+    embedding: InputEmbedding, decoder: Decoder, ids: Tensor, cache: Cache, trace: Trace | None
+) -> tuple[Tensor, Cache]:
+    """Decoder states of the next tokens, and the cache that holds them too."""
+    length = ids.shape[1]
+    # A single new token sees everything before it; only a longer piece needs the causal mask.
+    mask = None if length == 1 else causal_mask(length, past=cache.length, device=ids.device)
+    x = embedding(ids, cache.length, trace=inside(trace, "target"))
+    x, own = decoder(
+        x,
+        mask,
+        [layer.cross for layer in cache.layers],
+        cache.source_mask,
+        past=[layer.own for layer in cache.layers],
+        trace=inside(trace, "decoder"),
+    )
+    layers = tuple(LayerCache(new, old.cross) for new, old in zip(own, cache.layers, strict=True))
+    return x, Cache(layers, cache.source_mask, cache.length + length)
+
+
+class _Builder:
+    """Makes the parts that a config describes, each with plain arguments."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self.config = config
+
+    def norm(self) -> nn.Module:
+        return make_norm(self.config.norm_kind, self.config.width, self.config.norm_epsilon)
+
+    def final_norm(self) -> nn.Module | None:
+        """Post-norm ends with a norm in its last layer; the others leave the sum as it is."""
+        return None if self.config.norm == "post" else self.norm()
+
+    def embedding(self, tokens: nn.Embedding) -> InputEmbedding:
+        config = self.config
+        positions: SinusoidalPositions | LearnedPositions | None = None
+        if config.positions == "sinusoidal":
+            positions = SinusoidalPositions(
+                config.width, base=config.position_base, layout=config.position_layout
+            )
+        elif config.positions == "learned":
+            positions = LearnedPositions(config.max_length, config.width)
+        return InputEmbedding(
+            tokens,
+            positions,
+            scaled=config.scale_embedding,
+            norm=self.norm() if config.embedding_norm else None,
+            dropout=config.dropout,
+        )
+
+    def attention(self, *, rotary: bool) -> MultiHeadAttention:
+        """Rotary positions belong to self-attention: both sides stand in one sequence."""
+        config = self.config
+
+        def head_norm() -> nn.Module | None:
+            width, epsilon = config.head_width, config.norm_epsilon
+            return make_norm("rms", width, epsilon) if config.qk_norm else None
+
+        return MultiHeadAttention(
+            config.width,
+            config.heads,
+            config.key_value_heads,
+            bias=config.attention_bias,
+            dropout=config.attention_dropout,
+            query_norm=head_norm(),
+            key_norm=head_norm(),
+            rotary=RotaryPositions(
+                config.head_width, base=config.position_base, layout=config.position_layout
+            )
+            if rotary and config.positions == "rotary"
+            else None,
+        )
+
+    def feed_forward(self) -> FeedForward:
+        config = self.config
+        return FeedForward(
+            config.width,
+            config.feed_forward_width,
+            activation=config.activation,
+            bias=config.feed_forward_bias,
+            dropout=config.activation_dropout,
+        )
+
+    def add_norm(self) -> AddNorm:
+        return AddNorm(self.config.norm, self.norm, dropout=self.config.dropout)
+
+    def encoder(self) -> Encoder:
+        layers = [
+            EncoderLayer(self.attention(rotary=True), self.feed_forward(), self.add_norm)
+            for _ in range(self.config.encoder_layers)
+        ]
+        return Encoder(layers, self.final_norm())
+
+    def decoder(self, *, cross: bool) -> Decoder:
+        layers = [
+            DecoderLayer(
+                self.attention(rotary=True),
+                self.attention(rotary=False) if cross else None,
+                self.feed_forward(),
+                self.add_norm,
+            )
+            for _ in range(self.config.decoder_layers)
+        ]
+        return Decoder(layers, self.final_norm())
+
+    def output(self, tokens: nn.Embedding) -> nn.Linear:
+        """The last linear layer, which is the target embedding again where they are tied."""
+        output = nn.Linear(self.config.width, self.config.vocab_size, bias=self.config.output_bias)
+        if self.config.tie != "none":
+            output.weight = tokens.weight
+        return output
+
+
+def initialise(model: nn.Module, config: ModelConfig) -> None:
+    """First weights that train stably, deep stacks included.
+
+    Matrices are Xavier-uniform, W_Q, W_K and W_V each for itself; embeddings have a deviation of
+    1 / √D, so that scaled by √D they are as large as the position vectors. With the norm before
+    the sub-layers nothing bounds the residual sum, so what each of its n sub-layers adds starts
+    smaller by √n.
+    """
+    tied = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
+    for module in model.modules():
+        if isinstance(module, nn.Embedding | LearnedPositions):
+            nn.init.normal_(module.weight, std=config.width**-0.5)
+        elif isinstance(module, nn.Linear):
+            if id(module.weight) not in tied:
+                nn.init.xavier_uniform_(module.weight)
+            if module.bias is not None:
+                nn.init.zeros_(module.bias)
+        elif isinstance(module, MultiHeadAttention):
+            for weight in module.projections():
+                nn.init.xavier_uniform_(weight)
+            if module.in_bias is not None:
+                nn.init.zeros_(module.in_bias)
+    if config.norm != "post":
+        for stack in model.modules():
+            if isinstance(stack, Encoder | Decoder):
+                _shrink_sublayers(stack)
+
+
+def _shrink_sublayers(stack: Encoder | Decoder) -> None:
+    last = [m.out for m in stack.modules() if isinstance(m, MultiHeadAttention)]
+    last += [m.outer for m in stack.modules() if isinstance(m, FeedForward)]
+    for linear in last:
+        linear.weight.data.div_(math.sqrt(len(last)))
