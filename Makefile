@@ -21,13 +21,13 @@ $(READY): pyproject.toml
 	@touch $@
 
 demo: $(READY)  ## train a tiny model before your eyes and look inside it
-	@$(BIN)/python examples/demo.py
+	@$(BIN)/python -m examples.demo
 
 test: $(READY)  ## the tests (a few minutes on 2 cores)
 	$(BIN)/python -m pytest -m 'not slow'
 
 test-all: $(READY)  ## the tests and the slow, deep runs
-	$(BIN)/python -m pytest
+	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest
 
 check: $(READY)  ## formatting, lint and types
 	$(BIN)/ruff format --check .

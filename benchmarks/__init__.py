@@ -1,0 +1,1 @@
+"""Measurements against peers and the machine's own limits; see __main__."""

@@ -1,0 +1,76 @@
+"""Random small models of every variant, and batches for them."""
+
+from typing import Any, get_args
+
+import torch
+from hypothesis import strategies as st
+from torch import Tensor
+
+from pellucid.config import Activation, NormKind, NormPlacement, PositionKind, PositionLayout, Tying
+from pellucid.model import ModelConfig, Transformer
+
+VOCAB = 23
+
+
+@st.composite
+def configs(draw: st.DrawFn, **fixed: Any) -> ModelConfig:
+    """Any variant of the model, small."""
+    key_value_heads = draw(st.sampled_from([1, 2, 3]))
+    values: dict[str, Any] = {
+        "vocab_size": VOCAB,
+        "heads": key_value_heads * draw(st.integers(1, 2)),
+        "key_value_heads": key_value_heads,
+        "feed_forward_width": draw(st.sampled_from([5, 16, 33])),
+        "encoder_layers": draw(st.integers(1, 3)),
+        "decoder_layers": draw(st.integers(1, 3)),
+        "norm": draw(st.sampled_from(get_args(NormPlacement))),
+        "norm_kind": draw(st.sampled_from(get_args(NormKind))),
+        "activation": draw(st.sampled_from(get_args(Activation))),
+        "positions": draw(st.sampled_from(get_args(PositionKind))),
+        "position_layout": draw(st.sampled_from(get_args(PositionLayout))),
+        "tie": draw(st.sampled_from(get_args(Tying))),
+        "max_length": 32,
+        "dropout": 0.3,  # must not matter in eval mode
+        "attention_dropout": 0.2,
+        "activation_dropout": 0.2,
+    }
+    values["width"] = values["heads"] * draw(st.sampled_from([2, 4, 8]))
+    for switch in (
+        "attention_bias",
+        "feed_forward_bias",
+        "output_bias",
+        "qk_norm",
+        "scale_embedding",
+        "embedding_norm",
+    ):
+        values[switch] = draw(st.booleans())
+    return ModelConfig(**{**values, **fixed})
+
+
+@st.composite
+def models(draw: st.DrawFn, **fixed: Any) -> Transformer:
+    """A model in eval mode whose weights, biases and gains are all random."""
+    config = draw(configs(**fixed))
+    torch.manual_seed(draw(st.integers(0, 10_000)))
+    model = Transformer(config).eval()
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1:
+                parameter.normal_(mean=1.0 if "norm" in name else 0.0, std=0.2)
+    return model.requires_grad_(False)
+
+
+@st.composite
+def batches(draw: st.DrawFn, longest: int = 9) -> tuple[Tensor, Tensor]:
+    """Padded source and target ids, with at least one real token in each row."""
+    rows = draw(st.integers(1, 4))
+    generator = torch.Generator().manual_seed(draw(st.integers(0, 10_000)))
+
+    def side() -> Tensor:
+        lengths = draw(st.lists(st.integers(1, longest), min_size=rows, max_size=rows))
+        ids = torch.randint(1, VOCAB, (rows, max(lengths)), generator=generator)
+        for row, length in enumerate(lengths):
+            ids[row, length:] = 0
+        return ids
+
+    return side(), side()

@@ -1,0 +1,78 @@
+"""Presets, and what a wrong setting gets: one line that names it and the remedy."""
+
+import pytest
+
+from pellucid.config import ModelConfig
+from pellucid.errors import ConfigError, InputError
+
+
+@pytest.mark.parametrize(
+    ("name", "width", "inner", "heads", "depths"),
+    [
+        ("tiny", 128, 256, 4, (4, 4)),
+        ("small", 256, 1024, 4, (3, 3)),
+        ("base", 512, 2048, 8, (6, 6)),
+        ("big", 1024, 4096, 16, (6, 6)),
+    ],
+)
+def test_presets(name: str, width: int, inner: int, heads: int, depths: tuple[int, int]) -> None:
+    config = ModelConfig.preset(name, vocab_size=100)
+    assert (config.width, config.feed_forward_width, config.heads) == (width, inner, heads)
+    assert (config.encoder_layers, config.decoder_layers) == depths
+    assert config.norm == "post"
+    assert config.positions == "sinusoidal"
+
+
+def test_a_preset_takes_changes() -> None:
+    config = ModelConfig.preset("small", vocab_size=100, norm="pre", decoder_layers=1)
+    assert (config.norm, config.decoder_layers, config.encoder_layers) == ("pre", 1, 3)
+    assert config.changed(norm="sandwich").norm == "sandwich"
+    assert config.norm == "pre"
+
+
+def test_a_config_cannot_be_changed_in_place() -> None:
+    config = ModelConfig.preset("tiny", vocab_size=9)
+    with pytest.raises(Exception, match="frozen"):
+        config.width = 3
+
+
+WRONG = [
+    ({"heads": 7}, ["heads = 7", "width = 512", "set heads to 8"]),
+    ({"key_value_heads": 3}, ["key_value_heads = 3", "heads = 8"]),
+    ({"width": 24, "heads": 8, "positions": "rotary"}, ["rotary", "odd", "even"]),
+    ({"width": 33, "heads": 3}, ["sinusoidal", "width = 33", "even"]),
+    ({"widht": 256}, ["'widht'", "did you mean 'width'"]),
+    ({"wombat": 256}, ["'wombat'", "known: ", "width"]),
+    ({"norm": "psot"}, ["'norm'", "'psot'", "'post', 'pre' or 'sandwich'"]),
+    ({"activation": "tanh"}, ["'activation'", "'relu'"]),
+    ({"dropout": 1.0}, ["'dropout'", "1.0", "less than 1"]),
+    ({"width": "wide"}, ["'width'", "'wide'", "integer"]),
+    ({"width": 0}, ["'width'", "0", "greater than"]),
+    ({"pad_id": 50}, ["pad_id = 50", "below vocab_size"]),
+    ({"source_vocab_size": 40}, ["tie = 'all'", "'decoder' or 'none'"]),
+]
+
+
+@pytest.mark.parametrize(("wrong", "words"), WRONG, ids=lambda v: str(v)[:40])
+def test_a_wrong_setting_gets_one_clear_line(wrong: dict, words: list[str]) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ModelConfig(vocab_size=50, **wrong)
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in words:
+        assert word in message, message
+
+
+def test_what_is_missing_is_named() -> None:
+    with pytest.raises(InputError, match="'vocab_size' is missing"):
+        ModelConfig()
+
+
+def test_an_unknown_preset_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match="unknown preset 'bsae': did you mean 'base'"):
+        ModelConfig.preset("bsae", vocab_size=9)
+
+
+def test_every_setting_has_its_help() -> None:
+    for name, field in ModelConfig.model_fields.items():
+        assert field.description, f"{name} needs a docstring under it"

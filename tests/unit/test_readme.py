@@ -1,0 +1,56 @@
+"""The README is true: its code runs, its commands and links exist."""
+
+import contextlib
+import io
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```", README, re.DOTALL | re.MULTILINE)
+
+
+def test_the_python_blocks_run_in_order() -> None:
+    assert len(blocks("python")) >= 4
+    together: dict[str, object] = {}
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        for block in blocks("python"):
+            exec(compile(block, "README.md", "exec"), together)
+    assert "torch.Size([2, 3, 1000])" in printed.getvalue()
+    assert "heads = 7 does not divide width = 512" in printed.getvalue()
+
+
+def commands() -> list[str]:
+    lines = [line.split("#")[0].strip() for block in blocks("bash") for line in block.splitlines()]
+    return [line for line in lines if line]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_the_commands_exist(command: str, tmp_path: Path) -> None:
+    program, *arguments = shlex.split(command)
+    if program == "make":  # too long to run inside a test; CI runs them
+        assert re.search(rf"^{arguments[0]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    elif program == "pip":
+        assert arguments[0] == "install"
+        assert arguments[1] in (".", ".[train]")
+    else:
+        assert program == "pellucid"
+        run = [sys.executable, "-m", "pellucid", *arguments]
+        done = subprocess.run(run, cwd=tmp_path, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+
+
+def test_the_links_exist() -> None:
+    links = re.findall(r"\]\((?!http)([^)#]+)", README)
+    assert len(links) >= 4
+    for link in links:
+        assert (ROOT / link).exists(), link
