@@ -24,10 +24,10 @@ demo: $(READY)  ## train a tiny model before your eyes and look inside it
 	@$(BIN)/python -m examples.demo
 
 test: $(READY)  ## the tests (a few minutes on 2 cores)
-	$(BIN)/python -m pytest -m 'not slow'
+	$(BIN)/python -m pytest -n auto -m 'not slow'
 
 test-all: $(READY)  ## the tests and the slow, deep runs
-	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest
+	HYPOTHESIS_PROFILE=search $(BIN)/python -m pytest -n auto
 
 check: $(READY)  ## formatting, lint and types
 	$(BIN)/ruff format --check .

@@ -110,11 +110,17 @@ class Transformer(nn.Module):
         Returns their logits `(B · beams, T, V)` and the cache with T rows more. All tokens count
         as real ones; rows that are done are taken out with `cache.reorder`.
         """
-        x, cache = _decoded(self.target_embedding, self.decoder, target, cache, trace)
+        x, cache = self.decode_states(target, cache, trace=trace)
         logits = self.output(x)
         if trace is not None:
             trace.record("logits", logits)
         return logits, cache
+
+    def decode_states(
+        self, target: Tensor, cache: Cache, *, trace: Trace | None = None
+    ) -> tuple[Tensor, Cache]:
+        """As `decode`, but the states `(B · beams, T, D)` before they are turned into logits."""
+        return _decoded(self.target_embedding, self.decoder, target, cache, trace)
 
     def num_parameters(self) -> int:
         """Trainable numbers, those of tied matrices counted once."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from functools import lru_cache
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,7 +23,7 @@ from pellucid.text.tokenizer import Tokenizer
 
 CHUNK_PAIRS = 4096
 CHUNK_CHARACTERS = 1_000_000
-HASHES_AT_ONCE = 4_000_000
+HASHES_AT_ONCE = 1_000_000
 """Bounds the memory in which duplicates are looked for."""
 
 
@@ -85,20 +85,23 @@ def duplicates(path: Path) -> NDArray[np.bool_]:
     They are compared in groups by their lowest bits, so that the memory does not depend on how many
     there are, but for the one byte for each in the answer.
     """
-    hashes = mapped(path, np.uint64)
-    again = np.zeros(len(hashes), np.bool_)
-    groups = 1 << max(0, len(hashes) // HASHES_AT_ONCE).bit_length()
+    count = path.stat().st_size // 8
+    again = np.zeros(count, np.bool_)
+    groups = 1 << (count // HASHES_AT_ONCE).bit_length()
     for group in range(groups):
-        places = np.concatenate(
-            [
-                start + np.flatnonzero(hashes[start : start + HASHES_AT_ONCE] % groups == group)
-                for start in range(0, max(1, len(hashes)), HASHES_AT_ONCE)
-            ]
-        )
-        _, firsts = np.unique(hashes[places], return_index=True)
-        seen = np.ones(len(places), np.bool_)
+        places, values = [], []
+        for start in range(0, count, HASHES_AT_ONCE):
+            some = np.fromfile(path, np.uint64, HASHES_AT_ONCE, offset=8 * start)
+            here = np.flatnonzero(some % np.uint64(groups) == group)
+            places.append(start + here)
+            values.append(some[here])
+        if not places:
+            break
+        found = np.concatenate(places)
+        _, firsts = np.unique(np.concatenate(values), return_index=True)
+        seen = np.ones(len(found), np.bool_)
         seen[firsts] = False
-        again[places] = seen
+        again[found] = seen
     return again
 
 
@@ -144,7 +147,9 @@ def tokenize_range(
     tokenizer = _load_once(model, sha256)
     kept = np.flatnonzero(mapped(files.keep, np.bool_)[slice(*span)])
     result: list[_Side] = []
-    for texts in CleanText(files).sides(*span):
+    with CleanText(files) as text:
+        both = text.sides(*span)
+    for texts in both:
         rows = tokenizer.encode_batch([texts[index] for index in kept])
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), dtype, int(lengths.sum()))
@@ -161,18 +166,30 @@ def _load_once(model: Path, sha256: str) -> Tokenizer:
 
 
 class CleanText:
-    """The text that the first pass wrote, by pair."""
+    """The text that the first pass wrote, by pair.
+
+    Read rather than mapped: mapped pages would count as this process's memory.
+    """
 
     def __init__(self, files: CleanFiles) -> None:
-        self._ends = mapped(files.ends, np.int64)
-        self._text = mapped(files.text, np.uint8)
+        self._ends = files.ends.open("rb")
+        self._text = files.text.open("rb")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ends.close()
+        self._text.close()
 
     def sides(self, start: int, stop: int) -> tuple[list[str], list[str]]:
         """The first and the second sides of pairs `start` to `stop`."""
-        places: list[int] = self._ends[max(0, 2 * start - 1) : 2 * stop].tolist()
-        if start == 0:
-            places = [0, *places]
-        data = self._text[places[0] : places[-1]].tobytes()
+        before = 1 if start else 0  # where the pair before ends is where this one begins
+        self._ends.seek(8 * (2 * start - before))
+        ends = np.frombuffer(self._ends.read(8 * (2 * (stop - start) + before)), np.int64)
+        places: list[int] = ends.tolist() if before else [0, *ends.tolist()]
+        self._text.seek(places[0])
+        data = self._text.read(places[-1] - places[0])
         cuts = [place - places[0] for place in places]
         sides = [data[a:b].decode() for a, b in pairwise(cuts)]
         return sides[::2], sides[1::2]

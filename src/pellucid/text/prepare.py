@@ -226,10 +226,10 @@ class _Preparation:
         report.counts[Verdict.kept] -= int((found & ~copies).sum())
         numbers = passes.mapped(files.numbers, np.int64)
         examples = np.flatnonzero(found)[:EXAMPLES].tolist()
-        text = CleanText(files)
-        for index in examples:
-            first, second = text.sides(index, index + 1)
-            report.add(Verdict.duplicate, Pair(first[0], second[0], int(numbers[index])))
+        with CleanText(files) as text:
+            for index in examples:
+                first, second = text.sides(index, index + 1)
+                report.add(Verdict.duplicate, Pair(first[0], second[0], int(numbers[index])))
         report.counts[Verdict.duplicate] += int(found.sum()) - len(examples)
 
     def learn(self, split: _CleanSplit, config: TokenizerConfig) -> Tokenizer:
@@ -246,13 +246,12 @@ class _Preparation:
             chosen += sorted(reservoir(fit, count, config.seed))
             start = stop
 
-        text = CleanText(split.files)
-
         def sentences() -> Iterator[str]:
-            for index in chosen:
-                first, second = text.sides(index, index + 1)
-                yield first[0]
-                yield second[0]
+            with CleanText(split.files) as text:
+                for index in chosen:
+                    first, second = text.sides(index, index + 1)
+                    yield first[0]
+                    yield second[0]
 
         languages = {code for way in self.data.directions for code in split_direction(way)}
         return Tokenizer.train(sentences(), config, sorted(languages))
