@@ -225,7 +225,7 @@ def test_llama_family(family: str, key_value_heads: int) -> None:
             activation="swiglu",
             scale_embedding=False,
             tie="none",
-            qk_norm=True,
+            qk_norm="self",
             **habits,
         )
     else:

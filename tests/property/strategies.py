@@ -6,7 +6,15 @@ import torch
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pellucid.config import Activation, NormKind, NormPlacement, PositionKind, PositionLayout, Tying
+from pellucid.config import (
+    Activation,
+    NormKind,
+    NormPlacement,
+    PositionKind,
+    PositionLayout,
+    QueryKeyNorm,
+    Tying,
+)
 from pellucid.model import ModelConfig, Transformer
 
 VOCAB = 23
@@ -29,6 +37,7 @@ def configs(draw: st.DrawFn, **fixed: Any) -> ModelConfig:
         "positions": draw(st.sampled_from(get_args(PositionKind))),
         "position_layout": draw(st.sampled_from(get_args(PositionLayout))),
         "tie": draw(st.sampled_from(get_args(Tying))),
+        "qk_norm": draw(st.sampled_from(get_args(QueryKeyNorm))),
         "max_length": 32,
         "dropout": 0.3,  # must not matter in eval mode
         "attention_dropout": 0.2,
@@ -39,7 +48,6 @@ def configs(draw: st.DrawFn, **fixed: Any) -> ModelConfig:
         "attention_bias",
         "feed_forward_bias",
         "output_bias",
-        "qk_norm",
         "scale_embedding",
         "embedding_norm",
     ):

@@ -235,7 +235,7 @@ def test_scores_are_teacher_forced(case: Case, options: DecodingOptions, sample:
 
 
 @given(cases(), penalised(), st.randoms(use_true_random=False), st.booleans())
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_batch_mates_do_not_matter(
     case: Case, options: DecodingOptions, random: Any, sample: bool
 ) -> None:

@@ -248,13 +248,14 @@ class _Builder:
             dropout=config.dropout,
         )
 
-    def attention(self, *, rotary: bool) -> MultiHeadAttention:
+    def attention(self, *, cross: bool) -> MultiHeadAttention:
         """Rotary positions belong to self-attention: both sides stand in one sequence."""
         config = self.config
+        normed = config.qk_norm == "all" or (config.qk_norm == "self" and not cross)
 
         def head_norm() -> nn.Module | None:
             width, epsilon = config.head_width, config.norm_epsilon
-            return make_norm("rms", width, epsilon) if config.qk_norm else None
+            return make_norm("rms", width, epsilon) if normed else None
 
         return MultiHeadAttention(
             config.width,
@@ -267,7 +268,7 @@ class _Builder:
             rotary=RotaryPositions(
                 config.head_width, base=config.position_base, layout=config.position_layout
             )
-            if rotary and config.positions == "rotary"
+            if config.positions == "rotary" and not cross
             else None,
         )
 
@@ -286,7 +287,7 @@ class _Builder:
 
     def encoder(self) -> Encoder:
         layers = [
-            EncoderLayer(self.attention(rotary=True), self.feed_forward(), self.add_norm)
+            EncoderLayer(self.attention(cross=False), self.feed_forward(), self.add_norm)
             for _ in range(self.config.encoder_layers)
         ]
         return Encoder(layers, self.final_norm())
@@ -294,8 +295,8 @@ class _Builder:
     def decoder(self, *, cross: bool) -> Decoder:
         layers = [
             DecoderLayer(
-                self.attention(rotary=True),
-                self.attention(rotary=False) if cross else None,
+                self.attention(cross=False),
+                self.attention(cross=True) if cross else None,
                 self.feed_forward(),
                 self.add_norm,
             )

@@ -1,0 +1,20 @@
+"""From scores to sentences: options, searches as streams of steps, and engines.
+
+Read in this order: options, steps, engine, task, predictor, beams, greedy, sampling, beam,
+torch_predictor, forced, torch_engine. Only the last three need PyTorch; import them by name.
+"""
+
+from pellucid.decoding.engine import Engine, SpecialIds
+from pellucid.decoding.options import DecodingOptions
+from pellucid.decoding.steps import Candidate, Fate, Hypothesis, Result, Step
+
+__all__ = [
+    "Candidate",
+    "DecodingOptions",
+    "Engine",
+    "Fate",
+    "Hypothesis",
+    "Result",
+    "SpecialIds",
+    "Step",
+]

@@ -1,0 +1,264 @@
+"""Beam search: keep the best few hypotheses, let each go on in every way, keep the best few.
+
+One round is three functions over one state: `expand` asks the model for ways to go on, `select`
+decides what becomes of each, `finish` collects what has ended and says which sentences are done.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pellucid.decoding.beams import Beams, banned_tokens, coverage_term, open_beams
+from pellucid.decoding.options import best_attainable
+from pellucid.decoding.predictor import Predictor
+from pellucid.decoding.steps import NEAR_TIE, Fate, Hypothesis, Result, Step
+from pellucid.decoding.task import Task
+
+
+@dataclass
+class Candidates:
+    """Ways to go on, `(A, C)` each, best first; equal ones by lower parent, then lower token.
+
+    A sum of -inf stands for no candidate.
+    """
+
+    parents: np.ndarray
+    tokens: np.ndarray
+    log_probabilities: np.ndarray
+    sums: np.ndarray
+    scores: np.ndarray
+    ranks: np.ndarray
+    """What they are ordered by: the score where coverage counts, else the sum, as all have the
+    same length."""
+
+
+@dataclass
+class Search:
+    """The state of a search: hypotheses under way, and those of each sentence that have ended."""
+
+    beams: Beams
+    ended: dict[int, list[Hypothesis]] = field(default_factory=dict)
+    near_ties: set[int] = field(default_factory=set)
+
+
+def beam_search(
+    task: Task, sentences: np.ndarray, predictor: Predictor
+) -> Generator[Step, None, dict[int, Result]]:
+    """Search for the given sentences of a task; a Step each round, the results at the end."""
+    search = Search(open_beams(task, sentences, predictor, width=1))
+    results: dict[int, Result] = {}
+    while len(search.beams.sentences):
+        beams = search.beams
+        candidates = expand(task, beams, predictor)
+        fates = select(task, beams, candidates)
+        search.near_ties.update(beams.sentences[close_calls(task, candidates, fates)].tolist())
+        step = finish(task, search, candidates, fates)
+        for sentence in step.done:
+            close = sentence in search.near_ties
+            results[sentence] = task.result(sentence, search.ended.pop(sentence), close)
+        advance(task, search, step, predictor)
+        yield step
+    return results
+
+
+def expand(task: Task, beams: Beams, predictor: Predictor) -> Candidates:
+    """The best ways to go on, at least so many that `select` cannot miss one.
+
+    Of the first 2 · beam candidates at most `beam` end, as each parent ends in one way only; one
+    more shows how close the choice was.
+    """
+    options = task.options
+    A, width = beams.sums.shape
+    columns = max(2 * options.beam + 1, options.watch)
+    forced = task.forced(beams.sentences, beams.length)
+    ranked = predictor.rank(
+        beams.history,
+        columns,
+        banned=banned_tokens(task, beams),
+        wanted=None if forced is None else np.repeat(forced, width),
+    )
+    top = ranked.tokens.shape[1]
+    tokens = ranked.tokens.reshape(A, width * top)
+    log_probabilities = ranked.log_probabilities.reshape(A, width * top)
+    sums = (beams.sums[:, :, None] + ranked.scores.reshape(A, width, top)).reshape(A, -1)
+    if forced is not None and ranked.wanted is not None:
+        held = np.flatnonzero(forced >= 0)
+        given = ranked.wanted.reshape(A, width)[held, 0]  # a forced sentence has one hypothesis
+        sums[held] = -np.inf
+        tokens[held, 0], log_probabilities[held, 0] = forced[held], given
+        sums[held, 0] = beams.sums[held, 0] + given
+
+    scores = task.normalised(sums, beams.length + 1)
+    ranks = sums
+    if ranked.attention is not None:
+        scores = scores + np.repeat(_cover(task, beams, ranked.attention), top, axis=1)
+        ranks = scores
+    # Rows come best first and parents in order, so a stable sort breaks ties as promised.
+    order = np.argsort(-ranks, axis=1, kind="stable")[:, :columns]
+    at = np.arange(A)[:, None]
+    return Candidates(
+        order // top,
+        tokens[at, order],
+        log_probabilities[at, order],
+        sums[at, order],
+        scores[at, order],
+        ranks[at, order],
+    )
+
+
+def _cover(task: Task, beams: Beams, attention: np.ndarray) -> np.ndarray:
+    """Add this position's attention to the coverage; the coverage term of each hypothesis."""
+    A, width = beams.sums.shape
+    before = 0.0 if beams.coverage is None else beams.coverage
+    beams.coverage = before + attention.reshape(A, width, -1)
+    lengths = np.array([len(task.sources[s]) for s in beams.sentences])
+    return coverage_term(task.options.coverage_penalty, beams.coverage, lengths)
+
+
+def select(task: Task, beams: Beams, candidates: Candidates) -> np.ndarray:
+    """What becomes of each candidate: a Fate, `(A, C)`.
+
+    A candidate with the end symbol ends if it is among the first `beam`. The first `beam` others
+    are kept. Where the longest length is reached, the first `beam` end, whatever they are.
+    """
+    beam = task.options.beam
+    exists = candidates.sums > -np.inf
+    last = (task.limits[beams.sentences] == beams.length + 1)[:, None]
+    first = np.arange(exists.shape[1]) < beam
+    is_end = candidates.tokens == task.special.end
+    ends = exists & first & (is_end | last)
+    goes_on = exists & ~is_end & ~last
+    kept = goes_on & (goes_on.cumsum(axis=1) <= beam)
+    fates = np.where(exists, Fate.PRUNED, Fate.NONE)
+    fates[kept] = Fate.KEPT
+    fates[ends] = Fate.ENDED
+    return fates
+
+
+def close_calls(task: Task, candidates: Candidates, fates: np.ndarray) -> np.ndarray:
+    """Rows `(A,)` in which some fate hangs on less than NEAR_TIE.
+
+    Two candidates on the same side may swap without harm, so only the borders count: between the
+    last kept and the first pruned that could have gone on, and between the first `beam` and the
+    others where an end, or the end of all, hangs on it.
+    """
+    ranks, beam = candidates.ranks, task.options.beam
+    is_end = candidates.tokens == task.special.end
+    kept, pruned = fates == Fate.KEPT, fates == Fate.PRUNED
+    lowest_kept = np.where(kept, ranks, np.inf).min(axis=1)
+    goes_on = kept.any(axis=1)
+    rival = np.where(pruned & ~(is_end & goes_on[:, None]), ranks, -np.inf).max(axis=1)
+    close: np.ndarray = goes_on & (rival > lowest_kept - NEAR_TIE)
+    if ranks.shape[1] > beam:
+        ended, missed = fates == Fate.ENDED, pruned & is_end
+        outside = np.where(fates[:, beam] == Fate.NONE, -np.inf, ranks[:, beam])
+        lowest_ended = np.where(ended, ranks, np.inf).min(axis=1)
+        close |= outside > lowest_ended - NEAR_TIE
+        best_missed = np.where(missed, ranks, -np.inf).max(axis=1)
+        close |= best_missed > ranks[:, beam - 1] - NEAR_TIE
+    return close
+
+
+def finish(task: Task, search: Search, candidates: Candidates, fates: np.ndarray) -> Step:
+    """Collect the hypotheses that ended, and see which sentences are done."""
+    beams = search.beams
+    ended = []
+    for row, column in np.argwhere(fates == Fate.ENDED).tolist():
+        parent = int(candidates.parents[row, column])
+        added = (
+            int(candidates.tokens[row, column]),
+            float(candidates.log_probabilities[row, column]),
+        )
+        score = float(candidates.scores[row, column])
+        sentence = int(beams.sentences[row])
+        ended.append((sentence, beams.hypothesis(task, row, parent, added, score)))
+    for row in np.flatnonzero((fates == Fate.NONE).all(axis=1)).tolist():
+        if int(beams.sentences[row]) not in search.ended:
+            ended += _blocked(task, beams, row)
+    for sentence, hypothesis in ended:
+        search.ended.setdefault(sentence, []).append(hypothesis)
+    return Step(
+        beams.length + 1,
+        beams.sentences,
+        candidates.parents,
+        candidates.tokens,
+        candidates.log_probabilities,
+        candidates.sums,
+        candidates.scores,
+        fates,
+        tuple(ended),
+        tuple(_done(task, search, candidates, fates)),
+    )
+
+
+def _blocked(task: Task, beams: Beams, row: int) -> list[tuple[int, Hypothesis]]:
+    """Hypotheses of a sentence for which nothing was allowed, as they stand."""
+    scores = task.normalised(beams.sums[row], beams.length)
+    if beams.coverage is not None:
+        length = np.array([len(task.sources[beams.sentences[row]])])
+        scores = (
+            scores
+            + coverage_term(task.options.coverage_penalty, beams.coverage[row : row + 1], length)[0]
+        )
+    return [
+        (int(beams.sentences[row]), beams.hypothesis(task, row, parent, None, float(score)))
+        for parent, score in enumerate(scores)
+        if beams.sums[row, parent] > -np.inf
+    ]
+
+
+def _done(task: Task, search: Search, candidates: Candidates, fates: np.ndarray) -> list[int]:
+    """The sentences whose search is over."""
+    done = []
+    kept = fates == Fate.KEPT
+    for row, sentence in enumerate(search.beams.sentences.tolist()):
+        if not kept[row].any():
+            done.append(sentence)
+        elif search.ended.get(sentence):
+            sums = candidates.sums[row][kept[row]]
+            if _may_stop(task, search, sentence, sums):
+                done.append(sentence)
+    return done
+
+
+def _may_stop(task: Task, search: Search, sentence: int, unfinished: np.ndarray) -> bool:
+    """Whether a sentence with these unfinished sums need not go on."""
+    options, length = task.options, search.beams.length + 1
+    ended = search.ended[sentence]
+    if options.stop == "full" and len(ended) >= options.enough_ended:
+        return True
+    scores = sorted((h.score for h in ended), reverse=True)
+    if options.stop == "likely" and len(ended) >= options.beam:
+        margin = scores[options.beam - 1] - float(task.normalised(unfinished, length).max())
+        if abs(margin) < NEAR_TIE:
+            search.near_ties.add(sentence)
+        if margin >= 0:
+            return True
+    if options.early_exit and len(ended) >= options.n_best:
+        limit = int(task.limits[sentence])
+        bound = best_attainable(options, unfinished, length, limit).max()
+        return bool(scores[options.n_best - 1] >= bound)
+    return False
+
+
+def advance(task: Task, search: Search, step: Step, predictor: Predictor) -> None:
+    """Go on with the kept candidates of the sentences that are not done."""
+    beams, beam = search.beams, task.options.beam
+    A, width = beams.sums.shape
+    open_rows = np.flatnonzero(~np.isin(step.sentences, step.done))
+    kept = step.fates[open_rows] == Fate.KEPT
+    # The kept ones first, in their order; a row with fewer than `beam` is filled up with others,
+    # whose sums are set to -inf.
+    columns = np.argsort(~kept, axis=1, kind="stable")[:, :beam]
+    at = open_rows[:, None]
+    parents, tokens = step.parents[at, columns], step.tokens[at, columns]
+    alive = np.take_along_axis(kept, columns, axis=1)
+    added = np.where(alive, step.log_probabilities[at, columns], 0.0)
+    sums = np.where(alive, step.sums[at, columns], -np.inf)
+    search.beams = beams.grown(open_rows, parents, tokens, added, sums)
+    if len(open_rows):
+        rows = (at * width + parents).reshape(-1)
+        predictor.reorder(rows, None if len(open_rows) == A else open_rows)

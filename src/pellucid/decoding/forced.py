@@ -1,0 +1,62 @@
+"""Reading a given output (teacher forcing): what the model thinks of it, token by token."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+
+from pellucid.decoding.engine import SpecialIds
+from pellucid.decoding.torch_predictor import cross_attention, padded
+from pellucid.model import Trace, Transformer
+
+TRACE_BYTES = 2**31
+
+
+class Forced(NamedTuple):
+    """The model's view of one given output of T tokens."""
+
+    log_probabilities: np.ndarray
+    """(T + 1,) of each token, and last of the end symbol after them."""
+    attention: np.ndarray | None
+    """(T + 1, S) cross-attention of the same positions, where asked for."""
+
+
+def force_decode(
+    model: Transformer,
+    special: SpecialIds,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    *,
+    attention: bool = False,
+    layer: int | None = -1,
+    head: int | None = None,
+) -> list[Forced]:
+    """Log-probabilities (and cross-attention) of given outputs, all positions at once.
+
+    targets: tokens without the start and the end symbol. No source may be empty.
+    """
+    if not sources:
+        return []
+    device = model.output.weight.device
+    pattern = "decoder.*.cross.weights"
+    with torch.inference_mode():
+        trace = Trace(only=[pattern], max_bytes=TRACE_BYTES) if attention else None
+        read = padded([[special.start, *t] for t in targets], special.pad, device)
+        written = padded([[*t, special.end] for t in targets], special.pad, device)
+        cache = model.start(model.encode(padded(sources, special.pad, device)))
+        # Padding stands at the end, where the causal mask hides it from everything that counts.
+        logits, _ = model.decode(read, cache, trace=trace)
+        logs = logits.float().log_softmax(dim=-1).gather(-1, written[:, :, None]).squeeze(-1)
+        numbers = logs.double().cpu().numpy()
+        weights = None
+        if trace is not None:
+            weights = cross_attention(trace, layer, head).float().cpu().numpy()
+    found = []
+    for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        T = len(target) + 1
+        seen = None if weights is None else weights[row, :T, : len(source)].copy()
+        found.append(Forced(numbers[row, :T].copy(), seen))
+    return found

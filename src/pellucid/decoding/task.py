@@ -1,0 +1,121 @@
+"""What a search is asked to do, checked and worked out before the first step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from pellucid.decoding.engine import SpecialIds
+from pellucid.decoding.options import DecodingOptions, penalty
+from pellucid.decoding.steps import NEAR_TIE, Ended, Hypothesis, Result
+from pellucid.errors import InputError
+
+
+@dataclass(frozen=True)
+class Task:
+    """Sentences, and for each its prefix, its shortest and longest output, its key."""
+
+    options: DecodingOptions
+    special: SpecialIds
+    sources: list[list[int]]
+    prefixes: list[list[int]]
+    limits: np.ndarray
+    minimums: np.ndarray
+    keys: list[int]
+    """What stands for a sentence in the draws of sampling."""
+
+    def forced(self, sentences: np.ndarray, position: int) -> np.ndarray | None:
+        """The prefix token of each sentence at a position, -1 where it is free; None: all are."""
+        if position >= max((len(self.prefixes[s]) for s in sentences), default=0):
+            return None
+        prefixes = (self.prefixes[s] for s in sentences)
+        return np.array([p[position] if position < len(p) else -1 for p in prefixes])
+
+    def common_prefix_length(self, sentences: np.ndarray) -> int:
+        """How many tokens are forced in every sentence."""
+        return min((len(self.prefixes[s]) for s in sentences), default=0)
+
+    def normalised(self, sums: np.ndarray, length: int) -> np.ndarray:
+        """Log-probability sums over the length penalty."""
+        return sums / penalty(self.options.length_penalty, self.options.alpha, length)
+
+    def result(self, sentence: int, ended: list[Hypothesis], near_tie: bool) -> Result:
+        """The n best of a sentence's ended hypotheses; equal scores go to the earlier one."""
+        n = self.options.n_best
+        ranked = sorted(ended, key=lambda h: -h.score)
+        scores = [h.score for h in ranked[: n + 1]]
+        close = any(a - b < NEAR_TIE for a, b in pairwise(scores))
+        return Result(tuple(ranked[:n]), near_tie or close, len(self.prefixes[sentence]))
+
+    def trivial(self, sentence: int) -> Result | None:
+        """The result of a sentence that needs no search: no source, or no room for output."""
+        ended: Ended
+        if not self.sources[sentence]:
+            ended = "empty"
+        elif self.limits[sentence] == 0:
+            ended = "length"
+        else:
+            return None
+        return Result((Hypothesis((), (), 0.0, ended),))
+
+
+def plan(
+    sources: Sequence[Sequence[int]],
+    options: DecodingOptions,
+    special: SpecialIds,
+    *,
+    vocab_size: int,
+    source_vocab_size: int | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    keys: Sequence[int] | None = None,
+    longest: int | None = None,
+) -> Task:
+    """Check ids and prefixes, and work out each sentence's limits.
+
+    longest: the most output tokens that the model has positions for.
+    """
+    given = [[int(token) for token in source] for source in sources]
+    begun = [[] for _ in given] if prefixes is None else [[int(t) for t in p] for p in prefixes]
+    if len(begun) != len(given):
+        raise InputError(
+            f"{len(begun)} prefixes for {len(given)} sentences: give one for each, empty for none"
+        )
+    if keys is not None and len(keys) != len(given):
+        raise InputError(f"{len(keys)} keys for {len(given)} sentences: give one for each")
+    for number, source in enumerate(given):
+        _check_ids(source, f"source {number}", source_vocab_size or vocab_size, {special.pad})
+        where = f"prefix {number}"
+        _check_ids(begun[number], where, vocab_size, {special.pad, special.start, special.end})
+        if begun[number] and not source:
+            raise InputError(f"{where} has no source to translate: leave it empty")
+    outside = [t for t in options.forbidden if not 0 <= t < vocab_size]
+    if outside:
+        raise InputError(f"forbidden token {outside[0]} is outside the vocabulary of {vocab_size}")
+
+    lengths = np.array([len(p) for p in begun], dtype=np.int64)
+    limits = np.array([options.limit(len(s)) for s in given], dtype=np.int64)
+    if longest is not None:
+        limits = np.minimum(limits, longest)
+    limits = np.maximum(limits, lengths)
+    minimums = np.minimum(options.min_length, limits)
+    chosen = list(range(len(given))) if keys is None else [int(key) for key in keys]
+    return Task(options, special, given, begun, limits, minimums, chosen)
+
+
+def _check_ids(ids: list[int], where: str, vocab_size: int, reserved: set[int]) -> None:
+    if not ids:
+        return
+    if min(ids) < 0 or max(ids) >= vocab_size:
+        wrong = next(token for token in ids if not 0 <= token < vocab_size)
+        raise InputError(
+            f"{where}: token id {wrong} is outside the vocabulary of {vocab_size}: "
+            "was it made with this model's tokenizer?"
+        )
+    clash = reserved.intersection(ids)
+    if clash:
+        raise InputError(
+            f"{where}: token id {min(clash)} is a reserved symbol and may not stand here: remove it"
+        )

@@ -1,0 +1,221 @@
+"""The reference engine: a Transformer in PyTorch, and the searches over it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from pellucid.decoding.beam import beam_search
+from pellucid.decoding.engine import SpecialIds
+from pellucid.decoding.forced import Forced, force_decode
+from pellucid.decoding.greedy import take_best, walk
+from pellucid.decoding.options import DecodingOptions
+from pellucid.decoding.sampling import take_drawn
+from pellucid.decoding.steps import Result, Step
+from pellucid.decoding.task import Task, plan
+from pellucid.decoding.torch_predictor import OutputProjection, TorchPredictor
+from pellucid.model import Transformer
+
+DEFAULT_BATCH_TOKENS = 4096
+
+
+def search(
+    model: Transformer,
+    special: SpecialIds,
+    sources: Sequence[Sequence[int]],
+    options: DecodingOptions,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    *,
+    keys: Sequence[int] | None = None,
+    project: OutputProjection | None = None,
+) -> Generator[Step, None, list[Result]]:
+    """Decode some sentences as one batch: yields a Step each round, returns the results.
+
+    `run` gives the results alone. The model should be in evaluation mode. keys: what stands for
+    each sentence in the draws of sampling (its index, unless given). project: the model's output
+    layer, made fast.
+    """
+    task = plan_for(model, special, sources, options, prefixes, keys)
+    results = {i: r for i in range(len(task.sources)) if (r := task.trivial(i)) is not None}
+    sentences = np.array([i for i in range(len(task.sources)) if i not in results])
+    if len(sentences):
+        rows = [task.sources[i] for i in sentences]
+        predictor = TorchPredictor(model, special, rows, options, project)
+        results.update((yield from _way(task, sentences, predictor)))
+        if options.attention:
+            results = _with_attention(model, task, results)
+    return [results[i] for i in range(len(task.sources))]
+
+
+def plan_for(
+    model: Transformer,
+    special: SpecialIds,
+    sources: Sequence[Sequence[int]],
+    options: DecodingOptions,
+    prefixes: Sequence[Sequence[int]] | None,
+    keys: Sequence[int] | None,
+) -> Task:
+    """The checked task for a model's vocabulary and positions."""
+    config = model.config
+    return plan(
+        sources,
+        options,
+        special,
+        vocab_size=config.vocab_size,
+        source_vocab_size=config.source_vocab_size,
+        prefixes=prefixes,
+        keys=keys,
+        longest=config.max_length if config.positions == "learned" else None,
+    )
+
+
+def _way(
+    task: Task, sentences: np.ndarray, predictor: TorchPredictor
+) -> Generator[Step, None, dict[int, Result]]:
+    """The search that the options ask for."""
+    options = task.options
+    if options.sample:
+        return walk(task, sentences, predictor, take_drawn, width=options.n_best)
+    if options.beam == 1 and not options.coverage_penalty:
+        return walk(task, sentences, predictor, take_best)
+    return beam_search(task, sentences, predictor)
+
+
+def _with_attention(
+    model: Transformer, task: Task, results: dict[int, Result]
+) -> dict[int, Result]:
+    """The results with each hypothesis's cross-attention, from one pass over all of them."""
+    options = task.options
+    flat = [(s, h) for s, result in results.items() for h in result.hypotheses if h.length]
+    read = force_decode(
+        model,
+        task.special,
+        [task.sources[s] for s, _ in flat],
+        [h.tokens for _, h in flat],
+        layer=options.attention_layer,
+        head=options.attention_head,
+        attention=True,
+    )
+    weights = iter(forced.attention for forced in read)
+    found = {}
+    for s, result in results.items():
+        seen = [
+            replace(h, attention=cut(next(weights), h.length)) if h.length else h
+            for h in result.hypotheses
+        ]
+        found[s] = replace(result, hypotheses=tuple(seen))
+    return found
+
+
+def cut(attention: np.ndarray | None, length: int) -> np.ndarray | None:
+    """The first `length` rows, without the position after a hypothesis that was cut."""
+    return None if attention is None else attention[:length]
+
+
+def run(
+    model: Transformer,
+    special: SpecialIds,
+    sources: Sequence[Sequence[int]],
+    options: DecodingOptions,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    *,
+    keys: Sequence[int] | None = None,
+    project: OutputProjection | None = None,
+) -> list[Result]:
+    """The results of `search`, without looking at its steps."""
+    steps = search(model, special, sources, options, prefixes, keys=keys, project=project)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as stop:
+            return stop.value  # type: ignore[no-any-return]
+
+
+class TorchEngine:
+    """Translates token ids with a Transformer, in batches of sentences of similar length.
+
+    Several threads may share one engine: nothing is changed in the model while it decodes. The
+    engine holds a copy of the output matrix, so make a new one after changing the weights.
+    batch_tokens: the most source tokens, padding counted, times beams, that a batch holds; more
+    is faster up to a point and takes more memory.
+    """
+
+    def __init__(
+        self,
+        model: Transformer,
+        special: SpecialIds,
+        *,
+        batch_tokens: int = DEFAULT_BATCH_TOKENS,
+    ) -> None:
+        self.model = model.eval()
+        self._special = special
+        self.batch_tokens = batch_tokens
+        self._project = OutputProjection(self.model)
+
+    @property
+    def special(self) -> SpecialIds:
+        """The ids with a meaning of their own."""
+        return self._special
+
+    def translate_ids(
+        self,
+        sources: Sequence[Sequence[int]],
+        options: DecodingOptions,
+        prefixes: Sequence[Sequence[int]] | None = None,
+    ) -> list[Result]:
+        """One result for each source, in order; see `Engine`."""
+        plan_for(self.model, self.special, sources, options, prefixes, None)  # all or nothing
+        results: dict[int, Result] = {}
+        rows = options.n_best if options.sample else options.beam
+        for batch in batches([len(s) for s in sources], self.batch_tokens // rows):
+            found = run(
+                self.model,
+                self.special,
+                [sources[i] for i in batch],
+                options,
+                None if prefixes is None else [prefixes[i] for i in batch],
+                keys=batch,
+                project=self._project,
+            )
+            results.update(zip(batch, found, strict=True))
+        return [results[i] for i in range(len(sources))]
+
+    def steps(
+        self,
+        sources: Sequence[Sequence[int]],
+        options: DecodingOptions,
+        prefixes: Sequence[Sequence[int]] | None = None,
+    ) -> Generator[Step, None, list[Result]]:
+        """The search over these sentences as one batch, step by step."""
+        return search(self.model, self.special, sources, options, prefixes, project=self._project)
+
+    def score_ids(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+    ) -> list[Forced]:
+        """What the model thinks of given outputs: the log-probability of each token."""
+        found: dict[int, Forced] = {}
+        lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
+        for batch in batches(lengths, self.batch_tokens):
+            read = force_decode(
+                self.model,
+                self.special,
+                [sources[i] for i in batch],
+                [targets[i] for i in batch],
+            )
+            found.update(zip(batch, read, strict=True))
+        return [found[i] for i in range(len(sources))]
+
+
+def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Indices in batches of at most `budget` tokens, padding counted, longest sentences first.
+
+    A sentence that is longer than the budget has a batch of its own.
+    """
+    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
+    at = 0
+    while at < len(order):
+        count = max(1, budget // max(1, lengths[order[at]]))
+        yield order[at : at + count]
+        at += count
