@@ -3,4 +3,36 @@
 Nothing heavy is imported here; each room is imported by who needs it.
 """
 
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pellucid.config import Recipe
+
 __version__ = "0.1.0.dev0"
+
+
+def train(
+    recipe: Recipe | Path | str,
+    *,
+    folder: Path | str | None = None,
+    resume: bool = False,
+    overrides: Sequence[str] = (),
+    quiet: bool = False,
+) -> Path:
+    """Train a model as a recipe says; the folder of the finished model (its bundle).
+
+    recipe: a recipe's TOML file, a `Recipe`, or the folder of a run to go on with. folder: where
+    the run keeps its files; by default runs/ and the name of the recipe's file. resume: go on
+    from the last checkpoint, if there is one. overrides: settings to change, each
+    "section.key=value". quiet: show nothing.
+    """
+    from rich.console import Console
+
+    from pellucid.training.run import train as run
+
+    console = None if quiet else Console(stderr=True)
+    return run(recipe, folder=folder, resume=resume, overrides=overrides, console=console)

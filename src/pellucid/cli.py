@@ -43,7 +43,9 @@ def pellucid(
 
 @app.command()
 def data(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Which corpus: see above.")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME|RECIPE.toml", help="Which corpus, or a recipe.")
+    ],
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
     origin: Annotated[
         Path | None,
@@ -52,8 +54,16 @@ def data(
     pair: Annotated[
         str | None, typer.Option(help="Two languages of a corpus that has more, e.g. en-de.")
     ] = None,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Processes to prepare a recipe with; by default all cores."),
+    ] = None,
 ) -> None:
-    """Fetch and prepare a known corpus: train, valid and test, with its licence and hashes.
+    """Fetch a known corpus, or make the corpora of a recipe ready for training.
+
+    A known corpus becomes train, valid and test, with its licence and hashes. A recipe's corpora
+    (its sections data and tokenizer) become the tokens that `pellucid train` reads; it would do so
+    itself, and does nothing twice.
 
     NAME is one of:
 
@@ -64,6 +74,12 @@ def data(
     from rich.console import Console
     from rich.text import Text
 
+    if name.endswith(".toml"):
+        from pellucid.text.prepare import prepare_recipe
+
+        prepare_recipe(Path(name), directory, workers=workers, console=Console(stderr=True))
+        return
+
     from pellucid.text.known import prepare_known
 
     with Console(stderr=True).status("starting") as status:
@@ -72,6 +88,93 @@ def data(
         )
     Console().print(prepared.report.table(prepared.name))
     typer.echo(prepared.summary())
+
+
+@app.command()
+def plan(
+    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml", help="What to train.")],
+    hardware: Annotated[
+        str | None,
+        typer.Option(help="Named hardware, e.g. p100, a100, rtx-4090; else this machine."),
+    ] = None,
+    count: Annotated[int, typer.Option(min=1, help="How many of it train together.")] = 1,
+    price: Annotated[
+        float | None, typer.Option(min=0, help="What an hour of all of it costs.")
+    ] = None,
+    pairs: Annotated[
+        int | None, typer.Option(min=1, help="Sentence pairs, if the corpus is not here.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting of the recipe."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say what a training run takes: parameters, FLOPs, memory, time and money.
+
+    The model is built and run once as shapes only, so this also checks a recipe that is too large
+    for this machine. Without --hardware, a few steps are timed here.
+    """
+    import json
+
+    from rich.console import Console
+
+    from pellucid.config import load_recipe
+    from pellucid.training.plan import make_plan
+
+    made = make_plan(
+        load_recipe(recipe, changes or ()),
+        hardware=hardware,
+        count=count,
+        price=price,
+        pairs=pairs,
+    )
+    if as_json:
+        typer.echo(json.dumps(made.as_dict(), indent=1))
+    else:
+        Console().print(made.tables())
+
+
+@app.command()
+def train(
+    recipe: Annotated[
+        Path, typer.Argument(metavar="RECIPE", help="A recipe (TOML), or the folder of a run.")
+    ],
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting of the recipe."),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on from the last checkpoint, if there is one.")
+    ] = False,
+    folder: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="The run's folder.  [default: runs/NAME_OF_RECIPE]"),
+    ] = None,
+) -> None:
+    """Train a model as a recipe says.
+
+    The run's folder gets checkpoints, metrics.jsonl, TensorBoard events, report.html and, at the
+    end, bundle/: the model, for pellucid translate --model.
+
+    Ctrl-C saves and says how to go on. A run goes on exactly as if it had not been stopped:
+
+    pellucid train recipes/toy.toml --set training.steps=500
+
+    pellucid train runs/toy --resume
+    """
+    from rich.console import Console
+
+    from pellucid.training.run import train as run
+
+    bundle = run(
+        recipe,
+        folder=folder,
+        resume=resume,
+        overrides=changes or (),
+        console=Console(stderr=True),
+    )
+    typer.echo(bundle)
 
 
 def main() -> None:

@@ -6,13 +6,18 @@ The docstring under a setting is its help text.
 from __future__ import annotations
 
 import difflib
+import json
+import os
 import re
+import tomllib
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError, model_validator
 
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, InputError
 
 
 class Settings(BaseModel):
@@ -65,20 +70,11 @@ NormKind = Literal["layer", "rms"]
 PositionKind = Literal["sinusoidal", "learned", "rotary", "none"]
 PositionLayout = Literal["interleaved", "halves"]
 Tying = Literal["all", "decoder", "none"]
+QueryKeyNorm = Literal["none", "self", "all"]
 
 
-class ModelConfig(Settings):
-    """The shape of a Transformer. The defaults are the base model of the paper."""
-
-    vocab_size: int = Field(ge=1)
-    """Number of token ids on the target side (V), and on the source side too unless
-    source_vocab_size says otherwise."""
-
-    source_vocab_size: int | None = Field(default=None, ge=1)
-    """Number of source token ids where the source has a vocabulary of its own."""
-
-    pad_id: int = Field(default=0, ge=0)
-    """The token id that means "nothing here"; it is never attended to."""
+class ModelShape(Settings):
+    """The shape of a Transformer but for its vocabulary. The defaults are the paper's base."""
 
     width: int = Field(default=512, ge=1)
     """Length of the vector that stands for a token (d_model, D)."""
@@ -133,8 +129,9 @@ class ModelConfig(Settings):
     output_bias: bool = False
     """Whether each token of the vocabulary has a bias of its own in the logits."""
 
-    qk_norm: bool = False
-    """RMS-normalise each head's queries and keys, which bounds the scores."""
+    qk_norm: QueryKeyNorm = "none"
+    """RMS-normalise each head's queries and keys, which bounds the scores: nowhere, in
+    self-attention, or in all attention (CTranslate2 cannot run the last)."""
 
     tie: Tying = "all"
     """Which embeddings are one matrix: source, target and output; target and output; none."""
@@ -173,16 +170,6 @@ class ModelConfig(Settings):
         "big": {"width": 1024, "feed_forward_width": 4096, "heads": 16, "dropout": 0.3},
     }
 
-    @classmethod
-    def preset(cls, name: str, **changes: Any) -> ModelConfig:
-        """A named shape (tiny, small, base, big), with some settings changed.
-
-        The vocabulary belongs to the data, so `vocab_size` is always given by the caller.
-        """
-        if name not in cls.presets:
-            raise ConfigError(f"unknown preset {name!r}: {nearest(name, list(cls.presets))}")
-        return cls(**{**cls.presets[name], **changes})
-
     @property
     def head_width(self) -> int:
         """Width of one head (K)."""
@@ -212,6 +199,34 @@ class ModelConfig(Settings):
                 f"positions = 'sinusoidal' needs pairs of sine and cosine, and width = "
                 f"{self.width} is odd: make width even, or choose other positions"
             )
+        return self
+
+
+class ModelConfig(ModelShape):
+    """The shape of a Transformer. The defaults are the base model of the paper."""
+
+    vocab_size: int = Field(ge=1)
+    """Number of token ids on the target side (V), and on the source side too unless
+    source_vocab_size says otherwise."""
+
+    source_vocab_size: int | None = Field(default=None, ge=1)
+    """Number of source token ids where the source has a vocabulary of its own."""
+
+    pad_id: int = Field(default=0, ge=0)
+    """The token id that means "nothing here"; it is never attended to."""
+
+    @classmethod
+    def preset(cls, name: str, **changes: Any) -> ModelConfig:
+        """A named shape (tiny, small, base, big), with some settings changed.
+
+        The vocabulary belongs to the data, so `vocab_size` is always given by the caller.
+        """
+        if name not in cls.presets:
+            raise ConfigError(f"unknown preset {name!r}: {nearest(name, list(cls.presets))}")
+        return cls(**{**cls.presets[name], **changes})
+
+    @model_validator(mode="after")
+    def _vocabulary_fits(self) -> Self:
         if self.pad_id >= min(self.vocab_size, self.source_vocab_size or self.vocab_size):
             raise ValueError(
                 f"pad_id = {self.pad_id} is outside the vocabulary of {self.vocab_size}: "
@@ -401,3 +416,391 @@ class BatchConfig(Settings):
     subword_sampling: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Cut words into pieces at random, anew each epoch. For a unigram tokenizer, how much to keep
     to the best cut (0.1 to 0.5 is usual); for bpe, the share of merges left out (0.1 is usual)."""
+
+
+class ModelSection(ModelShape):
+    """The model of a recipe: a preset, and what is to differ from it.
+
+    The size of the vocabulary is the tokenizer's and does not stand here.
+    """
+
+    preset: Literal["tiny", "small", "base", "big"] = "base"
+    """The shape to start from; every other setting here changes it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _start_from_preset(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or values.get("preset", "base") not in cls.presets:
+            return values
+        return {**cls.presets[values.get("preset", "base")], **values}
+
+    def config(self, vocab_size: int) -> ModelConfig:
+        """The model's config, once the vocabulary is known."""
+        return ModelConfig(vocab_size=vocab_size, **self.model_dump(exclude={"preset"}))
+
+
+Schedule = Literal["noam", "inverse_sqrt", "cosine", "warmup_stable_decay", "constant"]
+Metric = Literal["loss", "bleu", "chrf"]
+
+
+class TrainingConfig(Settings):
+    """How the model learns, and for how long."""
+
+    steps: int | None = Field(default=None, ge=1)
+    """Stop after this many optimizer steps."""
+
+    epochs: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Stop after this many passes over the data."""
+
+    minutes: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Stop after this many minutes of training, resumed time included. A run that ends by the
+    clock cannot be repeated bit by bit; steps and epochs can."""
+
+    seed: int = Field(default=0, ge=0, lt=2**32)
+    """Decides the first weights, the order of the data and the dropout."""
+
+    optimizer: Literal["adamw", "adam", "muon"] = "adamw"
+    """adamw; adam (the paper: weight decay, if any, goes through the gradient); muon for the
+    matrices inside the layers, with adamw for the rest."""
+
+    rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """The highest learning rate. Unset, it is 0.001, or with schedule = "noam" the paper's
+    width ** -0.5 * warmup ** -0.5."""
+
+    muon_rate: float = Field(default=0.02, gt=0, allow_inf_nan=False)
+    """The highest learning rate of the matrices under muon; it follows the same schedule."""
+
+    muon_momentum: float = Field(default=0.95, ge=0, lt=1)
+    """How much of the last direction muon keeps."""
+
+    betas: tuple[float, float] = (0.9, 0.98)
+    """How much of the mean and of the square of the gradient Adam keeps (the paper's values)."""
+
+    epsilon: float = Field(default=1e-9, gt=0)
+    """Keeps Adam from dividing by zero (the paper's value)."""
+
+    weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Shrinks matrices and embeddings a little at each step, in proportion to the rate; biases
+    and norms are left alone."""
+
+    schedule: Schedule = "inverse_sqrt"
+    """How the rate changes after the warm-up: with 1 / sqrt(step) (noam is the same with the
+    paper's height); as half a cosine; level and then falling in a line; or not at all."""
+
+    warmup: int = Field(default=4000, ge=0)
+    """Steps over which the rate rises from 0 to its highest."""
+
+    decay: float = Field(default=0.3, gt=0, le=1)
+    """With warmup_stable_decay: the share of all steps, at the end, in which the rate falls."""
+
+    final_rate: float = Field(default=0.0, ge=0, le=1)
+    """With cosine and warmup_stable_decay: the rate at the end, as a share of the highest."""
+
+    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    """The share of probability that is taken from the right token and spread over all."""
+
+    clip: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """The longest gradient; a longer one is shortened to this. 0 leaves every gradient as it is."""
+
+    accumulate: int = Field(default=1, ge=1)
+    """Batches that make one step together. It is as if they were one batch."""
+
+    ema: float | None = Field(default=None, gt=0, lt=1)
+    """Keep a moving average of the weights with this decay (0.999 forgets in about a thousand
+    steps). Validation and the bundle use it."""
+
+    average: int = Field(default=0, ge=0)
+    """At the end, average the weights of this many last checkpoints (the paper: 5 or 20)."""
+
+    result: Literal["auto", "best", "last", "average", "ema"] = "auto"
+    """Which weights go into the bundle. auto: the average if `average` is set, else those of the
+    best validation, else the last."""
+
+    device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")
+    """Where to compute: auto takes a GPU if there is one."""
+
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """fp32, or bf16 where it is safe (autocast). auto: bf16 on GPUs that have it."""
+
+    compile: Literal["auto", "on", "off"] = "auto"
+    """Let torch.compile make kernels for the model. auto: on GPUs only."""
+
+    threads: int | None = Field(default=None, ge=1, le=4096)
+    """Processor threads for one process; unset, PyTorch decides. The same number gives the same
+    bits, so a resumed run goes on with the number it began with."""
+
+    parallel: Literal["copies", "shards"] = "copies"
+    """With several processes (torchrun): each holds a copy of the model (DDP), or a share of it
+    (FSDP), for models that do not fit."""
+
+    @model_validator(mode="after")
+    def _choices_fit(self) -> Self:
+        if self.steps is None and self.epochs is None and self.minutes is None:
+            raise ValueError("nothing says when to stop: set steps, epochs or minutes")
+        needs_end = self.schedule in ("cosine", "warmup_stable_decay")
+        if needs_end and self.steps is None and self.epochs is None:
+            raise ValueError(
+                f"schedule = {self.schedule!r} must know its end in steps: set steps or epochs "
+                "(minutes may be set too, and stop it earlier)"
+            )
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas = {list(self.betas)}: each must be at least 0 and below 1")
+        if self.result == "average" and not self.average:
+            raise ValueError("result = 'average' needs average = how many checkpoints")
+        if self.result == "ema" and self.ema is None:
+            raise ValueError("result = 'ema' needs ema, e.g. 0.999")
+        if self.schedule == "noam" and self.warmup == 0:
+            raise ValueError("schedule = 'noam' needs a warmup of at least 1 step")
+        return self
+
+
+class ValidationConfig(Settings):
+    """How often and how the model is judged while it learns (on `data.valid`)."""
+
+    every: int | None = Field(default=None, ge=1)
+    """Steps between validations; unset, at the end of each epoch. There is one at the end too."""
+
+    metric: Metric = "loss"
+    """What "best" means: the lowest loss, or the highest BLEU or chrF."""
+
+    translate: bool = True
+    """Translate at each validation, for BLEU, chrF and the samples."""
+
+    beam: int = Field(default=1, ge=1, le=64)
+    """Beam of these translations; 1 is greedy, and fast."""
+
+    sentences: int = Field(default=500, ge=0)
+    """Translate at most this many pairs, evenly spread; 0 for all. The loss is over all pairs."""
+
+    samples: int = Field(default=5, ge=0, le=100)
+    """How many translations to show."""
+
+    @model_validator(mode="after")
+    def _metric_is_there(self) -> Self:
+        if self.metric != "loss" and not self.translate:
+            raise ValueError(f"metric = {self.metric!r} needs translate = true")
+        return self
+
+
+class StoppingConfig(Settings):
+    """When to stop early."""
+
+    patience: int | None = Field(default=None, ge=1)
+    """Stop after this many validations in a row without a new best; unset, never."""
+
+    least_gain: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """A new best must be better by more than this."""
+
+
+class CheckpointConfig(Settings):
+    """What is kept on disk to go on from."""
+
+    every: int | None = Field(default=None, ge=1)
+    """Steps between checkpoints; unset, at each validation. There is one at the end too."""
+
+    minutes: float = Field(default=15.0, ge=0, allow_inf_nan=False)
+    """Save also when this many minutes have passed since the last one; 0 for never."""
+
+    keep: int = Field(default=3, ge=1)
+    """How many of the last checkpoints stay (or `training.average` of them, if that is more)."""
+
+    keep_best: bool = True
+    """Keep the best one too, however old."""
+
+
+class Recipe(Settings):
+    """Everything about a training run, in one file."""
+
+    title: str = ""
+    """What this model is, in a line; it goes into the bundle."""
+
+    data: DataConfig
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    batches: BatchConfig = BatchConfig()
+    model: ModelSection = ModelSection()
+    training: TrainingConfig
+    validation: ValidationConfig = ValidationConfig()
+    stopping: StoppingConfig = StoppingConfig()
+    checkpoints: CheckpointConfig = CheckpointConfig()
+
+    @model_validator(mode="after")
+    def _validation_is_there(self) -> Self:
+        if self.data.valid:
+            return self
+        for key, set_to in (
+            ("stopping.patience", self.stopping.patience),
+            ("validation.metric", self.validation.metric != "loss" or None),
+            ("training.result = 'best'", self.training.result == "best" or None),
+        ):
+            if set_to is not None:
+                raise ValueError(f"{key} needs something to be judged on: add [[data.valid]]")
+        return self
+
+
+def load_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe in a TOML file, with `section.key=value` overrides.
+
+    Relative paths in it are relative to the file; those in an override, to where the caller is.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            values = tomllib.load(file)
+    except FileNotFoundError:
+        raise InputError(f"no recipe at {path}: check the path") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read the recipe {path}: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    _resolve_paths(values, path.absolute().parent)
+    for override in overrides:
+        _override(values, override)
+    _resolve_paths(values, Path.cwd())
+    try:
+        return Recipe(**values)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _resolve_paths(values: dict[str, Any], base: Path) -> None:
+    data = values.get("data")
+    for split in ("train", "valid", "test"):
+        corpora = data.get(split) if isinstance(data, dict) else None
+        for corpus in corpora if isinstance(corpora, list) else ():
+            for key in ("path", "source", "target"):
+                if isinstance(corpus, dict) and isinstance(corpus.get(key), str):
+                    # an absolute path stays as it is
+                    corpus[key] = os.path.normpath(base / Path(corpus[key]).expanduser())
+
+
+def _override(values: dict[str, Any], override: str) -> None:
+    """Put one `section.key=value` into the raw values; the value is TOML, or else plain text."""
+    name, equals, text = override.partition("=")
+    keys = name.strip().split(".")
+    if not equals or not all(keys):
+        raise ConfigError(
+            f"cannot use --set {override!r}: write section.key=value, e.g. training.steps=1000"
+        )
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    place: Any = values
+    for position, key in enumerate(keys):
+        here = ".".join(keys[:position])
+        if isinstance(place, list) and not (key.isdigit() and int(key) < len(place)):
+            raise ConfigError(
+                f"cannot use --set {override!r}: {here} is a list of {len(place)}, so name one of "
+                "them by its number from 0"
+            )
+        if not isinstance(place, list | dict):
+            raise ConfigError(f"cannot use --set {override!r}: {here} is a single value")
+        index: Any = int(key) if isinstance(place, list) else key
+        if position == len(keys) - 1:
+            place[index] = value
+        else:
+            place = place[index] if isinstance(place, list) else place.setdefault(key, {})
+
+
+# What a run may change when it is resumed: none of it alters what was learned so far.
+_MAY_CHANGE = (
+    "title",
+    "data.*.*.path",
+    "data.*.*.source",
+    "data.*.*.target",
+    "batches.prefetch",
+    "training.steps",
+    "training.epochs",
+    "training.minutes",
+    "training.average",
+    "training.result",
+    "training.device",
+    "training.precision",
+    "training.compile",
+    "training.threads",
+    "training.parallel",
+    "validation.*",
+    "stopping.*",
+    "checkpoints.*",
+)
+
+
+class Difference(NamedTuple):
+    """A setting that two recipes have differently."""
+
+    key: str
+    old: Any
+    new: Any
+    may_change: bool
+    """Whether a run may be resumed with it changed."""
+
+
+def recipe_differences(old: Recipe, new: Recipe) -> list[Difference]:
+    """Every setting that differs, by its dotted name."""
+    before, after = (_flat(recipe.model_dump(mode="json")) for recipe in (old, new))
+    found = []
+    for key in [*before, *(key for key in after if key not in before)]:
+        if before.get(key) != after.get(key):
+            may = any(fnmatchcase(key, pattern) for pattern in _MAY_CHANGE)
+            found.append(Difference(key, before.get(key), after.get(key), may))
+    return found
+
+
+def _flat(values: Any, name: str = "") -> dict[str, Any]:
+    if isinstance(values, list) and any(isinstance(value, dict) for value in values):
+        values = {str(place): value for place, value in enumerate(values)}
+    if not isinstance(values, dict):
+        return {name: values}
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{name}.{key}" if name else key)
+    return flat
+
+
+def as_toml(settings: Settings | dict[str, Any]) -> str:
+    """Settings as TOML that reads back to the same; what is unset is left out."""
+    values = settings.model_dump(mode="json") if isinstance(settings, Settings) else settings
+    lines: list[str] = []
+    _write_table(lines, values, "")
+    return "\n".join(lines).lstrip("\n") + "\n"
+
+
+def _write_table(lines: list[str], values: dict[str, Any], name: str) -> None:
+    def is_table(value: Any) -> bool:
+        return isinstance(value, dict)
+
+    def is_tables(value: Any) -> bool:
+        return isinstance(value, list) and bool(value) and all(isinstance(v, dict) for v in value)
+
+    for key, value in values.items():
+        if value is not None and not is_table(value) and not is_tables(value):
+            lines.append(f"{_toml_key(key)} = {_toml_value(value)}")
+    for key, value in values.items():
+        inner = f"{name}.{_toml_key(key)}" if name else _toml_key(key)
+        if is_table(value):
+            lines += ["", f"[{inner}]"]
+            _write_table(lines, value, inner)
+        elif is_tables(value):
+            for one in value:
+                lines += ["", f"[[{inner}]]"]
+                _write_table(lines, one, inner)
+
+
+def _toml_key(key: str) -> str:
+    return key if re.fullmatch(r"[A-Za-z0-9_-]+", key) else json.dumps(key)
+
+
+def _toml_value(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_toml_value(one) for one in value)}]"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int):
+        return str(value)
+    if isinstance(value, float):
+        # TOML writes nan and inf as Python does, and a whole number needs its point
+        return repr(value)
+    if isinstance(value, str):
+        # a JSON string is a TOML string, but for U+007F and surrogates written as pairs
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
+    raise TypeError(f"{value!r} has no form in TOML")

@@ -81,9 +81,9 @@ def test_workers_keep_the_order_and_say_when_one_dies() -> None:
     with Workers(2) as workers:
         assert list(workers.map(abs, range(-50, 0))) == list(range(50, 0, -1))
         with pytest.raises(PellucidError, match="a worker process died"):
-            list(workers.map(os._exit, [1, 1, 1]))
+            list(workers.map(os._exit, [1] * 20))
     with Workers(2) as workers, pytest.raises(ValueError, match="'x'"):
-        list(workers.map(int, ["1", "x", "2"]))
+        list(workers.map(int, ["1"] * 10 + ["x"] * 10))
 
 
 def test_a_script_without_a_main_guard_can_prepare(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ def test_a_script_without_a_main_guard_can_prepare(tmp_path: Path) -> None:
     script.write_text(
         "import sys\n"
         "from pellucid.text import passes\n"
-        "passes.CHUNK_PAIRS = 50\n"
+        "passes.CHUNK_PAIRS = 20\n"
         "from pellucid.text.prepare import prepare\n"
         "from pellucid.config import *\n"
         "corpus = CorpusConfig(path=sys.argv[1], languages=('en', 'fr'))\n"
@@ -411,3 +411,36 @@ def test_memory_for_ten_million_pairs(tmp_path: Path) -> None:
     small, large = (peak_megabytes(tmp_path, pairs) for pairs in (1_000_000, 10_000_000))
     assert large - small < 250
     assert large < 500
+
+
+def test_a_recipe_is_prepared_from_the_command_line(tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    (tmp_path / "corpora").mkdir()
+    made_up.write_tsv(tmp_path / "corpora" / "c.tsv", 300)
+    recipe.write_text(
+        '[data]\ndirections = ["en-fr"]\n'
+        '[[data.train]]\npath = "corpora/c.tsv"\nlanguages = ["en", "fr"]\n'
+        "[tokenizer]\nvocab_size = 400\n[training]\nsteps = 5\n"
+    )
+
+    def run(*arguments: str) -> tuple[int, str]:
+        command = [sys.executable, "-m", "pellucid", "data", *arguments]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    store = str(tmp_path / "store")
+    code, said = run(str(recipe), store, "--workers", "1")
+    assert (code, "300 pairs train" in said) == (0, True)
+    code, said = run(str(recipe), store)
+    assert (code, "is up to date" in said) == (0, True)
+    assert len(Prepared.open(store).splits["train"]) == 300
+
+    recipe.write_text("[data]\ndirections = 5\n")
+    assert run(str(recipe), store)[0] == 2
+    recipe.write_text("[model]\n")
+    assert run(str(recipe), store) == (
+        2, f"pellucid: {recipe} has no section [data]: say there what to prepare\n"
+    )  # fmt: skip
+    recipe.write_text("data = [")
+    assert "is not TOML" in run(str(recipe), store)[1]
+    assert "cannot read" in run(str(tmp_path / "none.toml"), store)[1]

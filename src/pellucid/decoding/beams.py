@@ -51,7 +51,14 @@ class Beams:
             ended = "eos" if added[0] == task.special.end else "length"
             if ended == "length":
                 tokens.append(added[0])
-        return Hypothesis(tuple(tokens), tuple(log_probabilities), score, ended)
+        return Hypothesis(
+            tuple(tokens),
+            len(log_probabilities),
+            float(sum(log_probabilities)),
+            score,
+            ended,
+            tuple(log_probabilities),
+        )
 
     def grown(
         self,

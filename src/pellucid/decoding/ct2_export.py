@@ -82,7 +82,7 @@ def export(
 
 
 def _spec(config: ModelConfig, alignment: tuple[int, int] | None) -> Any:
-    from ctranslate2.specs import common_spec, transformer_spec
+    from ctranslate2.specs import common_spec, transformer_spec  # type: ignore[import-untyped]
 
     gated = config.activation in ("geglu", "geglu_tanh", "swiglu")
     rotary = config.positions == "rotary"

@@ -91,6 +91,10 @@ class DecodingOptions(Settings):
     use_cache: bool = True
     """Off: compute everything again at each step. Slower, same result; for tests and teaching."""
 
+    token_log_probabilities: bool = False
+    """Give each hypothesis the log-probability of each token. The torch engine always does; with
+    ct2 it takes one more reading of the output."""
+
     attention: bool = False
     """Give each hypothesis its cross-attention, (length, source length)."""
 

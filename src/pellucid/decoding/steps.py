@@ -27,8 +27,11 @@ class Hypothesis:
     tokens: tuple[int, ...]
     """Token ids, a forced prefix included, the start and the end symbol left out."""
 
-    token_log_probabilities: tuple[float, ...]
-    """The model's log-probability of each token, and last that of the end symbol if it came."""
+    length: int
+    """Number of tokens, the end symbol counted if it came."""
+
+    log_probability: float
+    """The sum over all tokens: the log-probability of the output given the source."""
 
     score: float
     """The log-probability sum over the length penalty, by which hypotheses are ranked. A
@@ -38,18 +41,12 @@ class Hypothesis:
     """eos: the end symbol came. length: cut at the longest allowed. blocked: nothing that is
     allowed could follow. empty: the source was empty, and so is the output."""
 
+    token_log_probabilities: tuple[float, ...] | None = None
+    """The model's log-probability of each token, and last that of the end symbol if it came. The
+    ct2 engine gives them only where asked for."""
+
     attention: np.ndarray | None = None
     """Where asked for: which source tokens each output token looked at, `(length, S)`."""
-
-    @property
-    def log_probability(self) -> float:
-        """The sum over all tokens: the log-probability of the output given the source."""
-        return float(sum(self.token_log_probabilities))
-
-    @property
-    def length(self) -> int:
-        """Number of tokens, the end symbol counted."""
-        return len(self.token_log_probabilities)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +56,9 @@ class Result:
     hypotheses: tuple[Hypothesis, ...]
     """Best first, at least one, at most n_best; all different unless they were sampled."""
 
-    near_tie: bool = False
+    near_tie: bool | None = False
     """Some choice on the way was closer than NEAR_TIE, so that rounding (another batch, another
-    machine) may give another output of practically the same score."""
+    machine) may give another output of practically the same score. None: the engine cannot tell."""
 
     prefix_length: int = 0
     """How many of the first tokens were given by the caller."""

@@ -59,7 +59,7 @@ class Task:
             ended = "length"
         else:
             return None
-        return Result((Hypothesis((), (), 0.0, ended),))
+        return Result((Hypothesis((), 0, 0.0, 0.0, ended, ()),))
 
 
 def plan(

@@ -18,7 +18,6 @@ from __future__ import annotations
 import hashlib
 import json
 import queue
-import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -126,6 +125,7 @@ class Batches:
         self._resume: tuple[int, int] | None = None
         self._thread = ThreadPoolExecutor(1, "planning")
         self._plans: dict[int, Future[Plan]] = {}
+        self._lock = threading.Lock()
 
     def epoch(self, number: int) -> Iterator[Batch]:
         """This rank's batches of an epoch: from its beginning, or from a restored place in it."""
@@ -177,16 +177,19 @@ class Batches:
         return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
 
     def _plan(self, epoch: int) -> Plan:
-        """The plan of an epoch; the last one asked for is kept."""
-        if epoch not in self._plans:
-            self._plan_ahead(epoch)
-        plan = self._plans[epoch].result()
-        self._plans = {e: future for e, future in self._plans.items() if e >= epoch}
-        return plan
+        """The plan of an epoch; those of earlier epochs are forgotten."""
+        future = self._plan_ahead(epoch)
+        with self._lock:
+            for earlier in [e for e in self._plans if e < epoch]:
+                del self._plans[earlier]
+        return future.result()
 
-    def _plan_ahead(self, epoch: int) -> None:
-        if epoch not in self._plans:
-            self._plans[epoch] = self._thread.submit(self._planner.plan, epoch)
+    def _plan_ahead(self, epoch: int) -> Future[Plan]:
+        """Begin to plan an epoch, unless that was done; the reader and the prefetcher both ask."""
+        with self._lock:
+            if epoch not in self._plans:
+                self._plans[epoch] = self._thread.submit(self._planner.plan, epoch)
+            return self._plans[epoch]
 
     def _made(self, plan: Plan, epoch: int, start: int, steps: int) -> Iterator[Batch]:
         for step in range(steps):
@@ -302,7 +305,7 @@ def _prefetched(batches: Iterator[Batch], depth: int) -> Iterator[Batch]:
     def put(item: Any) -> bool:
         while not stop.is_set():
             try:
-                ready.put(item, timeout=0.2)
+                ready.put(item, timeout=0.1)
                 return True
             except queue.Full:
                 pass
@@ -317,17 +320,16 @@ def _prefetched(batches: Iterator[Batch], depth: int) -> Iterator[Batch]:
         except BaseException as error:  # for the reader to raise
             put(error)
 
-    thread = threading.Thread(target=work, daemon=True, name="batches")
-    thread.start()
+    threading.Thread(target=work, daemon=True, name="batches").start()
     try:
         while (item := ready.get()) is not _END:
             if isinstance(item, BaseException):
                 raise item
             yield item
     finally:
+        # Not joined: this may run in the garbage collector, while some thread holds a lock that
+        # the other one needs to end.
         stop.set()
-        if not sys.is_finalizing():  # when Python ends, the thread is gone without a word
-            thread.join()
 
 
 def padding(batches: Sequence[Batch]) -> float:

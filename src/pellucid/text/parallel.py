@@ -26,6 +26,7 @@ from pellucid.errors import PellucidError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+_WORTH_IT = 8  # pieces of work, to start processes for
 _AHEAD = 3  # pieces of work under way or waiting, for each worker
 
 
@@ -39,7 +40,7 @@ def available_cores() -> int:
 class Workers:
     """Some processes, started at the first need; a context manager that ends them.
 
-    With `count` 1, the work is done in this process.
+    With `count` 1, or little work, it is done in this process.
     """
 
     def __init__(self, count: int | None = None) -> None:
@@ -56,9 +57,9 @@ class Workers:
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
         """`function(item)` for each item, in order; few items at a time are held in memory."""
         remaining = iter(items)
-        first = list(itertools.islice(remaining, 2))
+        first = list(itertools.islice(remaining, _WORTH_IT))
         remaining = itertools.chain(first, remaining)
-        if self.count == 1 or len(first) < 2:  # not worth starting processes for
+        if self.count == 1 or (self._pool is None and len(first) < _WORTH_IT):
             yield from map(function, remaining)
             return
         waiting: deque[Future[Result]] = deque()

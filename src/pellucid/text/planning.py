@@ -4,13 +4,13 @@ Everything here is decided by (seed, epoch) and the lengths of the pairs, and is
 machine: random numbers are the raw output of Philox, a counter-based generator, and order is made
 from them by stable sorting.
 
-Memory: for each example (a pair in a direction) 13 bytes while an epoch is planned and 5 after,
-and 8 for each pair; 10 million pairs in two directions are 340 MB and 180 MB.
+Memory grows by a few bytes a pair, never by Python objects. Measured for 10 million pairs in two
+directions: 430 MB while an epoch is planned, 300 MB after.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -168,18 +168,21 @@ class Planner:
         rest = shuffled(self.seed, epoch, _DRAW, place, size)[: count % size]
         return np.concatenate([whole, rest.astype(np.int32)])
 
-    def _windows(self, epoch: int, count: int, windows: int) -> list[NDArray[np.int64]]:
+    def _windows(self, epoch: int, count: int, windows: int) -> Iterator[NDArray[np.int64]]:
         """The examples dealt at random into windows of about the size asked for."""
         if windows == 1:
-            return [np.arange(count)]
+            yield np.arange(count)
+            return
         dealt = np.empty(count, np.uint16 if windows < 1 << 16 else np.uint32)
         step = 1 << 20
         for part, start in enumerate(range(0, count, step)):
             size = min(step, count - start)
             bits = random_bits(self.seed, epoch, _WINDOW, part, size)
             dealt[start : start + size] = bits % np.uint64(windows)
-        members = (np.flatnonzero(dealt == window) for window in range(windows))
-        return [some for some in members if len(some)]
+        for window in range(windows):
+            members = np.flatnonzero(dealt == window)
+            if len(members):
+                yield members
 
     def _check_longest(self, split: Split, directions: Sequence[str]) -> None:
         longest, pair, way = 0, 0, 0
