@@ -25,7 +25,7 @@ from examples.toy import (
 )
 from pellucid.model import Trace, Transformer
 
-STEPS = 900
+STEPS = 600
 SHADES = " ░▒▓█"
 
 

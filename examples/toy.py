@@ -45,7 +45,7 @@ def train(
     model: Transformer,
     task: Task,
     *,
-    steps: int = 900,
+    steps: int = 600,
     batch: int = 96,
     rate: float = 3e-3,
     warm_up: int = 100,
