@@ -16,11 +16,11 @@ from collections.abc import Callable
 from statistics import median
 
 import torch
-from tests.parity.marian import from_marian, random_marian
 from transformers import MarianMTModel
 
 from pellucid.decoding import DecodingOptions, SpecialIds
 from pellucid.decoding.torch_engine import TorchEngine
+from tests.parity.marian import from_marian, random_marian
 
 VOCAB = 32_000
 END, PAD = 0, VOCAB - 1

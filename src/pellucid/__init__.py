@@ -12,6 +12,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pellucid.config import Recipe
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pellucid.translator import Translator as Translator
+    from pellucid.translator import load as load
+
 __version__ = "0.1.0.dev0"
 
 
@@ -36,3 +44,15 @@ def train(
 
     console = None if quiet else Console(stderr=True)
     return run(recipe, folder=folder, resume=resume, overrides=overrides, console=console)
+
+
+_FROM_TRANSLATOR = ("Translator", "load")
+
+
+def __getattr__(name: str) -> Any:
+    """`pellucid.load` and its like, imported when they are first used."""
+    if name in _FROM_TRANSLATOR:
+        from pellucid import translator
+
+        return getattr(translator, name)
+    raise AttributeError(f"module 'pellucid' has no attribute {name!r}")

@@ -174,7 +174,18 @@ def train(
         overrides=changes or (),
         console=Console(stderr=True),
     )
-    typer.echo(bundle)
+    if os.environ.get("RANK", "0") == "0":
+        typer.echo(bundle)
+
+
+@app.command()
+def report(
+    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a training run.")],
+) -> None:
+    """Write report.html of a training run, finished or under way."""
+    from pellucid.training.report import write_report
+
+    typer.echo(write_report(folder))
 
 
 def main() -> None:
@@ -189,7 +200,8 @@ def main() -> None:
     except PellucidError as error:
         if debug:
             raise
-        print(f"pellucid: {error}", file=sys.stderr)
+        if not (error.everywhere and os.environ.get("RANK", "0") != "0"):
+            print(f"pellucid: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
     except KeyboardInterrupt:
         print("pellucid: stopped", file=sys.stderr)

@@ -533,6 +533,10 @@ class TrainingConfig(Settings):
     """With several processes (torchrun): each holds a copy of the model (DDP), or a share of it
     (FSDP), for models that do not fit."""
 
+    timeout: float = Field(default=600.0, gt=0, le=7 * 86400)
+    """With several processes: seconds that one waits for the others in a step, before it takes
+    them for lost and ends."""
+
     @model_validator(mode="after")
     def _choices_fit(self) -> Self:
         if self.steps is None and self.epochs is None and self.minutes is None:
@@ -625,6 +629,8 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _validation_is_there(self) -> Self:
+        if self.training.result == "best" and not self.checkpoints.keep_best:
+            raise ValueError("training.result = 'best' needs checkpoints.keep_best = true")
         if self.data.valid:
             return self
         for key, set_to in (
@@ -712,6 +718,7 @@ _MAY_CHANGE = (
     "training.steps",
     "training.epochs",
     "training.minutes",
+    "training.accumulate",
     "training.average",
     "training.result",
     "training.device",
@@ -719,6 +726,7 @@ _MAY_CHANGE = (
     "training.compile",
     "training.threads",
     "training.parallel",
+    "training.timeout",
     "validation.*",
     "stopping.*",
     "checkpoints.*",

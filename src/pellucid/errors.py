@@ -12,6 +12,9 @@ class PellucidError(Exception):
 
     exit_code = 1
 
+    everywhere = False
+    """Whether all processes of a run raise it together; then only the first one prints it."""
+
 
 class InputError(PellucidError, ValueError):
     """The call or the input was wrong, and the message says how to put it right."""

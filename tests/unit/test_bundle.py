@@ -119,6 +119,7 @@ def test_the_same_model_gives_the_same_bytes(tmp_path: Path) -> None:
     assert one.fingerprint == two.fingerprint != other.fingerprint
     for name in FILES:
         assert (one.folder / name).read_bytes() == (two.folder / name).read_bytes()
+        assert (one.folder / name).stat().st_mode == (one.folder / CONFIG).stat().st_mode
 
 
 def test_what_it_says_of_itself(folder: Path) -> None:

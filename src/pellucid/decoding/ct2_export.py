@@ -60,6 +60,8 @@ def export(
     if reason is not None:
         raise InputError(f"{reason}: run this model with the torch engine")
     spec = _spec(config, alignment)
+    if alignment is not None:
+        weights = _with_head_first(config, weights, *alignment)
     _fill_encoder(spec.encoder, config, weights)
     _fill_decoder(spec.decoder, config, weights)
     spec.register_source_vocabulary(list(source_pieces or pieces))
@@ -100,18 +102,41 @@ def _spec(config: ModelConfig, alignment: tuple[int, int] | None) -> Any:
         "rotary_base": config.position_base,
         "qk_norm": config.qk_norm == "self",
     }
-    layer, head = alignment or (-1, 0)
     encoder = transformer_spec.TransformerEncoderSpec(config.encoder_layers, **shape)
     decoder = transformer_spec.TransformerDecoderSpec(
         config.decoder_layers,
-        alignment_layer=layer,
+        alignment_layer=alignment[0] if alignment else -1,
         alignment_heads=1 if alignment else config.heads,
         external_pre_post_encoder_layers=config.norm == "sandwich",
         **shape,
     )
-    del head
     encoder.scale_embeddings = decoder.scale_embeddings = config.scale_embedding
     return transformer_spec.TransformerSpec(encoder, decoder)
+
+
+def _with_head_first(config: ModelConfig, weights: Weights, layer: int, head: int) -> Weights:
+    """The weights with one head of a layer's cross-attention first, where CTranslate2 looks.
+
+    The order of heads makes no difference, as long as a group of heads stays with its keys.
+    """
+    K, H, G = config.head_width, config.heads, config.key_value_heads or config.heads
+    queries = np.arange(H).reshape(G, H // G)
+    group = head // (H // G)
+    groups = np.array([group, *(g for g in range(G) if g != group)])
+    queries[group] = [head, *(q for q in queries[group] if q != head)]
+
+    def rows(order: np.ndarray, start: int) -> np.ndarray:
+        return (start + order.reshape(-1, 1) * K + np.arange(K)).reshape(-1)
+
+    out = rows(queries[groups], 0)
+    order = np.concatenate([out, rows(groups, H * K), rows(groups, (H + G) * K)])
+    name = f"decoder.layers.{layer % config.decoder_layers}.cross"
+    changed = dict(weights)
+    changed[f"{name}.in_weight"] = weights[f"{name}.in_weight"][order]
+    if f"{name}.in_bias" in weights:
+        changed[f"{name}.in_bias"] = weights[f"{name}.in_bias"][order]
+    changed[f"{name}.out.weight"] = weights[f"{name}.out.weight"][:, out]
+    return changed
 
 
 def _fill_encoder(spec: Any, config: ModelConfig, weights: Weights) -> None:
@@ -234,4 +259,5 @@ def _fill_norm(spec: Any, weights: Weights, name: str) -> None:
 
 
 def _float(array: np.ndarray) -> np.ndarray:
-    return np.ascontiguousarray(array, dtype=np.float32)
+    """A copy: CTranslate2 quantises in place, and the caller's weights must stay as they are."""
+    return np.array(array, dtype=np.float32, order="C")

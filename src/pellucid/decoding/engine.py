@@ -41,3 +41,12 @@ class Engine(Protocol):
         length, and an empty one forces nothing.
         """
         ...
+
+    def next_tokens(
+        self,
+        sources: Sequence[Sequence[int]],
+        prefixes: Sequence[Sequence[int]],
+        count: int,
+    ) -> list[list[tuple[int, float]]]:
+        """The `count` most probable tokens after each prefix, with their log-probabilities."""
+        ...

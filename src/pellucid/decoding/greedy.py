@@ -74,7 +74,7 @@ def walk(
 ) -> Generator[Step, None, dict[int, Result]]:
     """Follow `width` hypotheses of each sentence, each for itself, until all have ended."""
     beams = open_beams(task, sentences, predictor, width)
-    if width > 1:
+    if width > 1 and not beams.length:  # a beginning that was read has its rows already
         predictor.reorder(np.repeat(np.arange(len(sentences)), width), None)
     ended: dict[int, list[Hypothesis]] = {int(s): [] for s in sentences}
     close: set[int] = set()

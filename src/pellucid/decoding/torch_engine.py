@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import replace
 
@@ -206,6 +207,21 @@ class TorchEngine:
             )
             found.update(zip(batch, read, strict=True))
         return [found[i] for i in range(len(sources))]
+
+    def next_tokens(
+        self,
+        sources: Sequence[Sequence[int]],
+        prefixes: Sequence[Sequence[int]],
+        count: int,
+    ) -> list[list[tuple[int, float]]]:
+        """The `count` most probable tokens after each prefix, with their log-probabilities."""
+        found = []
+        for source, prefix in zip(sources, prefixes, strict=True):
+            options = DecodingOptions(beam=1, watch=count, max_length=len(prefix) + 1)
+            options = options.changed(max_length_extra=len(prefix) + 1)
+            last = deque(self.steps([source], options, [prefix]), maxlen=1)[0]
+            found.append([(c.token, c.log_probability) for c in last.candidates(0)[:count]])
+        return found
 
 
 def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:

@@ -166,6 +166,10 @@ class Tokenizer:
             raise InputError(f"this tokenizer has no tag for language {language!r}: it has {have}")
         return self._tags[language]
 
+    def piece(self, token: int) -> str:
+        """One piece as SentencePiece writes it; `pieces` has them all with more about each."""
+        return str(self._processor.id_to_piece(token))
+
     def encode(self, text: str, *, target_language: str | None = None) -> list[int]:
         """The ids of a text: its pieces alone, never a special id.
 

@@ -1,0 +1,132 @@
+"""Cross-entropy with label smoothing, without holding the logits of a whole batch.
+
+With smoothing ε over V tokens the target is q = (1 - ε) · onehot + ε / V, and the loss of a token
+is -Σ q log p, which is KL(q ‖ p) plus the entropy of q, a constant. Losses are sums over tokens,
+in nats; who adds up several batches or processes divides by the tokens of all of them.
+
+`linear_loss` takes the decoder's states in place of logits. It makes the logits of some hundred
+tokens at a time, and in the same place turns them into their gradient and multiplies it out, so
+that at no time more than one such chunk is there; nothing of size (tokens, V) is kept for the
+backward pass.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+CHUNK_NUMBERS = 1 << 23
+"""Logits in a chunk: 32 MB in fp32. On a CPU half and twice as many are as fast; far fewer are
+slower."""
+
+GPU_CHUNKS = 8
+"""A chunk on a GPU is so many times larger, to keep it busy."""
+
+
+class TokenLoss(NamedTuple):
+    """Sums over the target tokens, in nats."""
+
+    smoothed: Tensor
+    """What is minimised: against the smoothed target."""
+
+    plain: Tensor
+    """-log p of the right tokens, of which the perplexity is made. It has no gradient."""
+
+
+def smoothed_cross_entropy(logits: Tensor, targets: Tensor, smoothing: float = 0.0) -> TokenLoss:
+    """The plain formula, from logits `(N, V)` and token ids `(N,)`; `linear_loss` must equal it."""
+    logs = logits.to(_sum_dtype(logits.dtype)).log_softmax(dim=-1)
+    right = -logs.gather(-1, targets[:, None]).sum()
+    smoothed = (1 - smoothing) * right - smoothing * logs.mean(dim=-1).sum()
+    return TokenLoss(smoothed, right.detach())
+
+
+def linear_loss(
+    states: Tensor,
+    weight: Tensor,
+    bias: Tensor | None,
+    targets: Tensor,
+    smoothing: float = 0.0,
+) -> TokenLoss:
+    """The loss of `states (N, D)` through the output layer `weight (V, D)`, `bias (V,)`.
+
+    Equal to `smoothed_cross_entropy(F.linear(states, weight, bias), targets, smoothing)`.
+    """
+    smoothed, plain = _LinearLoss.apply(  # type: ignore[no-untyped-call]
+        states, weight, bias, targets, smoothing
+    )
+    return TokenLoss(smoothed, plain)
+
+
+def _sum_dtype(dtype: torch.dtype) -> torch.dtype:
+    """float32 for half precision, which cannot hold a sum over a vocabulary."""
+    return torch.promote_types(dtype, torch.float32)
+
+
+class _LinearLoss(torch.autograd.Function):
+    """Computes the gradients on the way forward, chunk by chunk."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        states: Tensor,
+        weight: Tensor,
+        bias: Tensor | None,
+        targets: Tensor,
+        smoothing: float,
+    ) -> tuple[Tensor, Tensor]:
+        if torch.is_autocast_enabled(states.device.type):
+            kind = torch.get_autocast_dtype(states.device.type)
+        else:
+            kind = states.dtype
+        wants = any(ctx.needs_input_grad[:3])
+        rows, matrix = states.to(kind), weight.to(kind)
+        N, V = len(states), len(weight)
+        numbers = CHUNK_NUMBERS * (1 if states.device.type == "cpu" else GPU_CHUNKS)
+        size = max(1, min(N, numbers // V))
+        wide = _sum_dtype(kind)
+        smoothed, plain = (states.new_zeros((), dtype=wide) for _ in range(2))
+        d_states = torch.empty_like(rows) if wants else None
+        d_weight = torch.zeros_like(weight) if wants else None
+        d_bias = torch.zeros_like(bias) if wants and bias is not None else None
+        for start in range(0, N, size):
+            some, right = rows[start : start + size], targets[start : start + size, None]
+            logits = F.linear(some, matrix, None if bias is None else bias.to(kind)).to(wide)
+            norm = logits.logsumexp(dim=-1, keepdim=True)  # (n, 1)
+            of_right = logits.gather(-1, right)
+            wrong = (norm - of_right).sum()
+            plain += wrong
+            smoothed += (1 - smoothing) * wrong
+            if smoothing:
+                smoothed += smoothing * (norm.squeeze(-1) - logits.mean(dim=-1)).sum()
+            if d_states is None or d_weight is None:
+                continue
+            # d loss / d logits = p - q, written over the logits
+            gradient = logits.sub_(norm).exp_()
+            if smoothing:
+                gradient.sub_(smoothing / V)
+            gradient.scatter_add_(-1, right, gradient.new_full(right.shape, smoothing - 1))
+            if d_bias is not None:
+                d_bias += gradient.sum(dim=0)
+            gradient = gradient.to(kind)
+            torch.mm(gradient, matrix, out=d_states[start : start + size])
+            if d_weight.dtype == kind:
+                d_weight.addmm_(gradient.t(), some)
+            else:
+                d_weight += gradient.t() @ some
+        ctx.kind = states.dtype
+        ctx.save_for_backward(*(t for t in (d_states, d_weight, d_bias) if t is not None))
+        ctx.has_bias = bias is not None
+        ctx.mark_non_differentiable(plain)
+        return smoothed, plain
+
+    @staticmethod
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor | None, ...]:
+        outer = upstream[0]
+        d_states, d_weight, *rest = ctx.saved_tensors
+        d_bias = rest[0].mul_(outer) if ctx.has_bias else None
+        # In place: this function is run once, and its results are its own.
+        return d_states.mul_(outer).to(ctx.kind), d_weight.mul_(outer), d_bias, None, None

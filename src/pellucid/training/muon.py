@@ -1,0 +1,120 @@
+"""Muon: momentum whose every direction is made equally long.
+
+The update of a matrix is its momentum M = U Σ Vᵀ with all singular values pushed towards 1, about
+U Vᵀ, by a few steps of a Newton-Schulz iteration that needs nothing but matrix products (Jordan
+and others, 2024). It fits matrices that stand between two vectors, so not embeddings or norms.
+
+The iteration runs in float32, or in bfloat16 on GPUs that have it: a CPU without bf16 units
+emulates it about twenty times slower. Matrices of one shape are iterated together, as one batch
+of products.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)
+"""a x + b x³ + c x⁵, which takes small singular values up fast and leaves large ones near 1."""
+
+ITERATIONS = 5
+TINY = 1e-7
+
+
+def orthogonalised(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
+    """About U Vᵀ of each matrix U Σ Vᵀ in a batch `(n, rows, columns)`, in `dtype`."""
+    a, b, c = COEFFICIENTS
+    tall = matrices.shape[-2] > matrices.shape[-1]
+    X = matrices.to(dtype)
+    if tall:  # the small side's square is the cheaper one
+        X = X.mT
+    X = X / X.norm(dim=(-2, -1), keepdim=True).clamp(min=TINY)
+    for _ in range(ITERATIONS):
+        A = torch.bmm(X, X.mT)
+        B = torch.baddbmm(A, A, A, beta=b, alpha=c)  # b A + c A²
+        X = torch.baddbmm(X, B, X, beta=a)  # a X + (b A + c A²) X
+    return X.mT if tall else X
+
+
+def iteration_dtype(device: torch.device) -> torch.dtype:
+    """bfloat16 where it is done in hardware, float32 elsewhere."""
+    if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
+        return torch.bfloat16
+    return torch.float32
+
+
+class Muon(torch.optim.Optimizer):
+    """Muon with Nesterov momentum and decoupled weight decay.
+
+    parameters: matrices, each with the numbers of rows of the matrices it holds: a parameter in
+    which W_Q, W_K and W_V stand below each other is three matrices to Muon.
+    """
+
+    def __init__(
+        self,
+        parameters: Iterable[tuple[nn.Parameter, Sequence[int]]],
+        *,
+        lr: float,
+        momentum: float = 0.95,
+        weight_decay: float = 0.0,
+    ) -> None:
+        pairs = list(parameters)
+        for parameter, rows in pairs:
+            if parameter.ndim != 2 or sum(rows) != len(parameter):
+                raise ValueError(f"{tuple(parameter.shape)} is not made of rows {list(rows)}")
+        self.rows = {parameter: tuple(rows) for parameter, rows in pairs}
+        options = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+        super().__init__([parameter for parameter, _ in pairs], options)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        """Change every matrix by its update; `closure` is not used."""
+        for group in self.param_groups:
+            updates: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
+            cut: list[tuple[Tensor, Tensor]] = []
+            for parameter in group["params"]:
+                if parameter.grad is None:
+                    continue
+                changed, direction = parameter, self._direction(parameter, group["momentum"])
+                if hasattr(direction, "full_tensor"):
+                    # This process has a share of the matrix (FSDP), and the iteration needs all
+                    # of it: each process makes the whole change and takes its share of that.
+                    direction = direction.full_tensor()
+                    changed = torch.zeros_like(direction)
+                    cut.append((parameter, changed))
+                rows = self.rows[parameter]
+                parts = (torch.split(whole, list(rows)) for whole in (changed, direction))
+                for matrix, update in zip(*parts, strict=True):
+                    updates[matrix.shape].append((matrix, update))
+            for shape, pairs in updates.items():
+                self._change(shape, pairs, group["lr"], group["weight_decay"])
+            for parameter, change in cut:
+                from pellucid.training.distributed import share_of
+
+                parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                parameter.add_(share_of(parameter, change))
+
+    def _direction(self, parameter: nn.Parameter, momentum: float) -> Tensor:
+        """The gradient with momentum, looking one step ahead (Nesterov)."""
+        assert parameter.grad is not None
+        state = self.state[parameter]
+        if "momentum" not in state:
+            state["momentum"] = torch.zeros_like(parameter)
+        state["momentum"].lerp_(parameter.grad, 1 - momentum)
+        return parameter.grad.lerp(state["momentum"], momentum)
+
+    def _change(
+        self, shape: torch.Size, pairs: list[tuple[Tensor, Tensor]], rate: float, decay: float
+    ) -> None:
+        matrices = [matrix for matrix, _ in pairs]
+        stacked = torch.stack([update for _, update in pairs])
+        changes = orthogonalised(stacked, iteration_dtype(stacked.device)).to(stacked.dtype)
+        # A tall matrix has as many singular values as a wide one but more outputs to move.
+        length = rate * max(1.0, shape[0] / shape[1]) ** 0.5
+        if decay:
+            torch._foreach_mul_(matrices, 1 - rate * decay)
+        torch._foreach_add_(matrices, list(changes.unbind()), alpha=-length)

@@ -1,0 +1,22 @@
+"""Text to text: split, tokenize, decode, join. What the command, the server and Python call.
+
+t = pellucid.load("model")
+t("je suis étudiant")
+"""
+
+from pellucid.translator.loading import Installed, installed, load
+from pellucid.translator.results import Alternative, Sentence, Translation, Variant
+from pellucid.translator.translator import Look, Report, Translator
+
+__all__ = [
+    "Alternative",
+    "Installed",
+    "Look",
+    "Report",
+    "Sentence",
+    "Translation",
+    "Translator",
+    "Variant",
+    "installed",
+    "load",
+]

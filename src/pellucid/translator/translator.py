@@ -1,0 +1,452 @@
+"""The translator: texts in, translations out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from math import exp
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pellucid.bundle import Bundle
+from pellucid.config import nearest, split_direction
+from pellucid.decoding.engine import Engine
+from pellucid.decoding.options import DecodingOptions
+from pellucid.decoding.steps import Hypothesis, Result, Step
+from pellucid.errors import InputError
+from pellucid.text.passages import Passage, cut, mended, without_protected
+from pellucid.translator.results import Alternative, Sentence, Translation, Variant
+
+if TYPE_CHECKING:
+    from pellucid.model import Trace
+
+LONGEST = 250
+"""Tokens of a sentence; a longer one is cut into parts. Models hardly ever see longer ones."""
+
+FIRST_WINDOW, WINDOW = 32, 2048
+"""Lines that are sorted and batched together: few at first, so that results appear soon."""
+
+
+class Direction(NamedTuple):
+    """Which way to translate."""
+
+    source: str
+    target: str
+
+
+class Unit(NamedTuple):
+    """One unit of text with what the engine made of it."""
+
+    text: str
+    ids: list[int]
+    result: Result
+
+
+@dataclass
+class Outcome:
+    """A unit of a passage, translated: its text, and what went through the model for it."""
+
+    texts: list[str]
+    """The n best."""
+    units: list[Unit]
+    rescued: bool = False
+
+
+@dataclass
+class Report:
+    """What a caller should know about a long translation."""
+
+    lines: int = 0
+    sentences: int = 0
+    split: int = 0
+    """Sentences that were too long and were translated in parts."""
+    rescued: int = 0
+    """Sentences that lost an address or the like, and were translated around it."""
+    cut: int = 0
+    """Outputs that were cut at the longest allowed length."""
+
+    def add(self, passage: Passage, outcomes: Sequence[Outcome]) -> None:
+        """Count one text."""
+        self.lines += 1
+        self.split += passage.split
+        for outcome in outcomes:
+            self.sentences += 1
+            self.rescued += outcome.rescued
+            self.cut += sum(unit.result.best.ended == "length" for unit in outcome.units)
+
+
+@dataclass(frozen=True)
+class Look:
+    """What happened inside for one text: every tensor by name, and each round of the search."""
+
+    source: str
+    text: str
+    source_tokens: tuple[str, ...]
+    target_tokens: tuple[str, ...]
+    trace: Trace
+    steps: tuple[Step, ...]
+    result: Result
+    pieces: tuple[str, ...] = field(repr=False, default=())
+    """The vocabulary, for the tokens of the steps."""
+
+
+class Translator:
+    """Translates texts with a bundle and an engine; `pellucid.load` makes one.
+
+    Several threads may share a translator and call any of its methods at the same time: nothing
+    in it changes after it is made. An iterator from `translate_lines` belongs to one thread.
+    """
+
+    def __init__(self, bundle: Bundle, engine: Engine) -> None:
+        self.bundle = bundle
+        self.engine = engine
+        self.tokenizer = bundle.tokenizer
+
+    @property
+    def directions(self) -> tuple[str, ...]:
+        """Which ways it translates, e.g. ("fr-en", "en-fr"); the default one is the bundle's."""
+        return self.bundle.directions
+
+    def direction(self, source: str | None = None, target: str | None = None) -> Direction:
+        """The direction that is meant, or an InputError that says what this model offers."""
+        default = Direction(*split_direction(self.bundle.default_direction))
+        offered = [Direction(*split_direction(d)) for d in self.bundle.directions]
+        wanted = [_code(source), _code(target)]
+        for given, name in ((source, wanted[0]), (target, wanted[1])):
+            known = sorted({code for pair in offered for code in pair})
+            if name is not None and name not in {code.lower() for code in known}:
+                raise InputError(
+                    f"this model does not know the language {given!r} ({nearest(str(given), known)}"
+                    f"); it translates {', '.join(self.directions)}"
+                )
+        fitting = [
+            pair
+            for pair in (default, *offered)
+            if all(w is None or w == code.lower() for w, code in zip(wanted, pair, strict=True))
+        ]
+        if not fitting:
+            asked = f"{source or '?'}-{target or '?'}"
+            raise InputError(
+                f"this model does not translate {asked}: it translates {', '.join(self.directions)}"
+            )
+        return fitting[0]
+
+    def __call__(
+        self, text: str, *, source: str | None = None, target: str | None = None, **options: Any
+    ) -> str:
+        """The translation of a text, and nothing but its text."""
+        return self.translate([text], source, target, **options)[0].text
+
+    def translate(
+        self,
+        texts: Sequence[str],
+        source: str | None = None,
+        target: str | None = None,
+        beam: int = 4,
+        n_best: int = 1,
+        prefix: str | Sequence[str | None] | None = None,
+        alternatives: bool | int = False,
+        **options: Any,
+    ) -> list[Translation]:
+        """One Translation for each text, in order.
+
+        prefix: what the first sentence of the translation must begin with, for all texts or one
+        for each. alternatives: True, or how many, for what else could stand at each position.
+        options: any of `DecodingOptions`, e.g. attention=True for the alignment.
+        """
+        if isinstance(texts, str):
+            raise InputError("translate takes a list of texts: write translate([text])")
+        way, chosen = self.direction(source, target), self._options(beam, n_best, options)
+        passages = [self._passage(text, way) for text in texts]
+        prefixes = [prefix] * len(texts) if prefix is None or isinstance(prefix, str) else prefix
+        if len(prefixes) != len(texts):
+            raise InputError(f"{len(prefixes)} prefixes for {len(texts)} texts: give one for each")
+        forced: list[str] = []
+        for passage, begin in zip(passages, prefixes, strict=True):
+            forced += [begin or "" if i == 0 else "" for i in range(len(passage.units))]
+        flat = [unit.text for passage in passages for unit in passage.units]
+        rest = iter(self._outcomes(flat, way, chosen, forced))
+        made = []
+        for text, passage in zip(texts, passages, strict=True):
+            outcomes = list(islice(rest, len(passage.units)))
+            made.append(self._translation(text, passage, outcomes, way, chosen))
+        if alternatives:
+            count = 5 if alternatives is True else int(alternatives)
+            made = [self._with_alternatives(t, way, chosen, count) for t in made]
+        return made
+
+    def translate_lines(
+        self,
+        lines: Iterable[str],
+        source: str | None = None,
+        target: str | None = None,
+        beam: int = 4,
+        report: Report | None = None,
+        first_window: int = FIRST_WINDOW,
+        **options: Any,
+    ) -> Iterator[str]:
+        """The translation of each line, in order, as they are ready; memory stays flat.
+
+        Lines are read in windows, which are sorted by length, cut into batches and spread over the
+        cores; while one is translated, the next is made ready. A line's line breaks stay in it, and
+        none are added. `report` counts what a caller should know. With first_window = 1 each of
+        the first lines is answered before the next is read.
+        """
+        way, chosen = self.direction(source, target), self._options(beam, 1, options)
+        report = report if report is not None else Report()
+        return self._stream(iter(lines), way, chosen, report, first_window)
+
+    def _stream(
+        self,
+        lines: Iterator[str],
+        way: Direction,
+        options: DecodingOptions,
+        report: Report,
+        size: int,
+    ) -> Iterator[str]:
+        waiting: list[Future[list[tuple[Passage, list[Outcome]]]]] = []
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            while True:
+                window = list(islice(lines, size))
+                if window:
+                    waiting.append(pool.submit(self._window, window, way, options))
+                while waiting and (not window or len(waiting) == 2 or size == 1):
+                    for passage, outcomes in waiting.pop(0).result():
+                        report.add(passage, outcomes)
+                        yield passage.joined([outcome.texts[0] for outcome in outcomes])
+                if not window:
+                    return
+                size = 1 if size == 1 else min(2 * size, WINDOW)
+
+    def _window(
+        self, lines: list[str], way: Direction, options: DecodingOptions
+    ) -> list[tuple[Passage, list[Outcome]]]:
+        passages = [self._passage(line, way) for line in lines]
+        flat = [unit.text for passage in passages for unit in passage.units]
+        rest = iter(self._outcomes(flat, way, options))
+        return [(passage, list(islice(rest, len(passage.units)))) for passage in passages]
+
+    def alternatives(
+        self,
+        text: str,
+        position: int,
+        count: int = 5,
+        source: str | None = None,
+        target: str | None = None,
+        beam: int = 4,
+        **options: Any,
+    ) -> list[Alternative]:
+        """What else could stand at a token of the translation of one sentence, best first.
+
+        The token that stands there is the first of them, if it is the most probable. Each is
+        completed to a whole sentence.
+        """
+        way, chosen = self.direction(source, target), self._options(beam, 1, options)
+        passage = self._passage(text, way)
+        if len(passage.units) != 1:
+            raise InputError(f"alternatives are for one sentence, and this is {len(passage.units)}")
+        unit = self._decoded([passage.units[0].text], way, chosen)[0]
+        tokens = unit.result.best.tokens
+        if not 0 <= position <= len(tokens):
+            raise InputError(f"position {position} is outside of the {len(tokens)} tokens")
+        return self._alternatives(unit, [position], chosen, count)
+
+    def look(
+        self,
+        text: str,
+        source: str | None = None,
+        target: str | None = None,
+        beam: int = 4,
+        **options: Any,
+    ) -> Look:
+        """What happens inside for one sentence; needs PyTorch (`pip install 'pellucid[train]'`)."""
+        from pellucid.decoding.engines import open_torch
+
+        way, chosen = self.direction(source, target), self._options(beam, 1, options)
+        engine = getattr(self.engine, "torch", self.engine)
+        if not hasattr(engine, "steps"):
+            engine = open_torch(self.bundle)
+        import torch
+
+        from pellucid.model import Trace
+
+        ids = self.tokenizer.encode(text, target_language=way.target)
+        search, steps = engine.steps([ids], chosen), []
+        while True:
+            try:
+                steps.append(next(search))
+            except StopIteration as stop:
+                result = stop.value[0]
+                break
+        trace = Trace()
+        written = [engine.special.start, *result.best.tokens]
+        with torch.inference_mode():
+            engine.model(torch.tensor([ids]), torch.tensor([written]), trace=trace)
+        return Look(
+            text,
+            self.tokenizer.decode(result.best.tokens),
+            self._pieces(ids),
+            self._pieces(result.best.tokens),
+            trace,
+            tuple(steps),
+            result,
+            self._pieces(range(self.tokenizer.vocab_size)),
+        )
+
+    def _options(self, beam: int, n_best: int, options: dict[str, Any]) -> DecodingOptions:
+        place = self.bundle.settings.alignment
+        if place is not None:
+            options = {"attention_layer": place[0], "attention_head": place[1], **options}
+        if options.get("sample"):
+            return DecodingOptions(n_best=n_best, **options)
+        return DecodingOptions(beam=max(beam, n_best), n_best=n_best, **options)
+
+    def _passage(self, text: str, way: Direction) -> Passage:
+        config = self.bundle.config
+        limit = LONGEST
+        if config.positions == "learned":
+            limit = max(1, min(limit, config.max_length - 2))
+        return cut(
+            text, way.source, limit=limit, length=lambda part: len(self.tokenizer.encode(part))
+        )
+
+    def _pieces(self, ids: Iterable[int]) -> tuple[str, ...]:
+        return tuple(self.tokenizer.piece(token) for token in ids)
+
+    def _decoded(
+        self,
+        texts: Sequence[str],
+        way: Direction,
+        options: DecodingOptions,
+        prefixes: Sequence[str] | None = None,
+    ) -> list[Unit]:
+        """Units through the engine as they are."""
+        ids = self.tokenizer.encode_batch(texts, target_language=way.target)
+        forced = None
+        if prefixes is not None and any(prefixes):
+            forced = self.tokenizer.encode_batch(prefixes)
+        results = self.engine.translate_ids(ids, options, forced)
+        return [Unit(*parts) for parts in zip(texts, ids, results, strict=True)]
+
+    def _outcomes(
+        self,
+        texts: Sequence[str],
+        way: Direction,
+        options: DecodingOptions,
+        prefixes: Sequence[str] | None = None,
+    ) -> list[Outcome]:
+        """Units translated; those that lost what must survive, translated around it."""
+        units = self._decoded(texts, way, options, prefixes)
+        outputs = iter(
+            self.tokenizer.decode_batch(
+                [h.tokens for unit in units for h in unit.result.hypotheses]
+            )
+        )
+        outcomes, lost = [], []
+        for place, unit in enumerate(units):
+            found = [mended(unit.text, next(outputs)) for _ in unit.result.hypotheses]
+            if found[0] is None and not (prefixes and prefixes[place]):
+                lost.append(place)
+            outcomes.append(Outcome([text for text in found if text is not None], [unit]))
+        around = [without_protected(texts[place]) for place in lost]
+        flat = [unit.text for passage in around for unit in passage.units]
+        again = iter(self._decoded(flat, way, options) if flat else [])
+        for place, passage in zip(lost, around, strict=True):
+            parts = list(islice(again, len(passage.units)))
+            written = self.tokenizer.decode_batch([part.result.best.tokens for part in parts])
+            outcomes[place] = Outcome([passage.joined(written)], parts, rescued=True)
+        for outcome in outcomes:
+            if not outcome.texts:  # a forced beginning, and something lost: as it came
+                outcome.texts = [self.tokenizer.decode(outcome.units[0].result.best.tokens)]
+        return outcomes
+
+    def _translation(
+        self,
+        text: str,
+        passage: Passage,
+        outcomes: list[Outcome],
+        way: Direction,
+        options: DecodingOptions,
+    ) -> Translation:
+        most = max((len(outcome.texts) for outcome in outcomes), default=1)
+        n_best = dict.fromkeys(
+            passage.joined([o.texts[min(rank, len(o.texts) - 1)] for o in outcomes])
+            for rank in range(min(most, options.n_best))
+        )
+        return Translation(
+            text,
+            next(iter(n_best)),
+            way.source,
+            way.target,
+            tuple(self._sentence(unit) for outcome in outcomes for unit in outcome.units),
+            tuple(n_best),
+            passage.split,
+            sum(outcome.rescued for outcome in outcomes),
+        )
+
+    def _sentence(self, unit: Unit) -> Sentence:
+        best = unit.result.best
+        alignment = None
+        if best.attention is not None:
+            # The tag and the end are no words of the source.
+            inner = best.attention[: len(best.tokens), 1 : len(unit.ids) - 1]
+            alignment = tuple(int(place) for place in inner.argmax(axis=1))
+        return Sentence(
+            unit.text,
+            tuple(self._variant(h) for h in unit.result.hypotheses),
+            self._pieces(unit.ids[1:-1]),
+            unit.result.near_tie,
+            best.token_log_probabilities,
+            alignment,
+        )
+
+    def _variant(self, h: Hypothesis) -> Variant:
+        text = self.tokenizer.decode(h.tokens)
+        return Variant(text, h.score, h.log_probability, h.length, self._pieces(h.tokens), h.ended)
+
+    def _with_alternatives(
+        self, translation: Translation, way: Direction, options: DecodingOptions, count: int
+    ) -> Translation:
+        sentences = []
+        units = self._decoded([s.source for s in translation.sentences], way, options)
+        for sentence, unit in zip(translation.sentences, units, strict=True):
+            positions = range(len(unit.result.best.tokens))
+            found = self._alternatives(unit, positions, options, count)
+            sentences.append(replace(sentence, alternatives=tuple(found)))
+        return replace(translation, sentences=tuple(sentences))
+
+    def _alternatives(
+        self, unit: Unit, positions: Sequence[int], options: DecodingOptions, count: int
+    ) -> list[Alternative]:
+        tokens = list(unit.result.best.tokens)
+        begun = [tokens[:position] for position in positions]
+        choices = self.engine.next_tokens([unit.ids] * len(begun), begun, count + 4)
+        special = {*self.engine.special, self.tokenizer.unk_id}
+        places, prefixes, logs = [], [], []
+        for position, begin, following in zip(positions, begun, choices, strict=True):
+            usable = [(token, log) for token, log in following if token not in special]
+            for token, log in usable[:count]:
+                places.append(position)
+                prefixes.append([*begin, token])
+                logs.append(log)
+        plain = options.changed(n_best=1, attention=False)
+        results = self.engine.translate_ids([unit.ids] * len(prefixes), plain, prefixes)
+        texts = self.tokenizer.decode_batch([result.best.tokens for result in results])
+        return [
+            Alternative(
+                position,
+                self.tokenizer.piece(prefix[-1]),
+                exp(log),
+                text,
+                result.best.score,
+            )
+            for position, prefix, log, text, result in zip(
+                places, prefixes, logs, texts, results, strict=True
+            )
+        ]
+
+
+def _code(language: str | None) -> str | None:
+    """A language code as directions write it, in lower case: "pt-BR" is "pt_br"."""
+    return None if language is None else language.strip().replace("-", "_").lower()
