@@ -7,16 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from pellucid.config import Recipe
-
-from __future__ import annotations
-
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pellucid.config import Recipe
     from pellucid.translator import Translator as Translator
     from pellucid.translator import load as load
 

@@ -149,7 +149,7 @@ def train(
     ] = False,
     folder: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The run's folder.  [default: runs/NAME_OF_RECIPE]"),
+        typer.Option(metavar="DIR", help="The run's folder; if unset, runs/ and RECIPE's name."),
     ] = None,
 ) -> None:
     """Train a model as a recipe says.
@@ -186,6 +186,69 @@ def report(
     from pellucid.training.report import write_report
 
     typer.echo(write_report(folder))
+
+
+@app.command()
+def translate(
+    texts: Annotated[
+        list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to translate.")
+    ] = None,
+    files: Annotated[
+        list[Path] | None,
+        typer.Option("--file", help="A document: .txt, .md, .html, .srt, .po, .tmx. Repeatable."),
+    ] = None,
+    source: Annotated[str | None, typer.Option("--from", help="The language it is in.")] = None,
+    target: Annotated[str | None, typer.Option("--to", help="The language you want.")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME|DIR", help="Which model; see `pellucid models`.")
+    ] = None,
+    beam: Annotated[int, typer.Option(min=1, max=1024, help="1 is fastest.")] = 4,
+    n_best: Annotated[int, typer.Option(min=1, max=1024, help="Outputs for each text.")] = 1,
+    engine: Annotated[str, typer.Option(metavar="auto|ct2|torch", help="What runs it.")] = "auto",
+    as_json: Annotated[
+        bool,
+        typer.Option("--json", help="A line of JSON for each text: scores, tokens, alignment."),
+    ] = False,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write to this file.")
+    ] = None,
+) -> None:
+    """Translate texts, the lines of standard input, or documents.
+
+    Lines in are lines out. A document keeps everything but its text and is written to
+    NAME.LANGUAGE.ENDING, or to -o.
+    """
+    from pellucid.translator.command import run_translate
+
+    run_translate(
+        texts or [],
+        files or [],
+        source=source,
+        target=target,
+        model=model,
+        beam=beam,
+        n_best=n_best,
+        engine=engine,
+        as_json=as_json,
+        output=output,
+    )
+
+
+@app.command()
+def models() -> None:
+    """List the models that are installed."""
+    from pellucid.translator.loading import installed, user_folder
+
+    found = installed()
+    for one in found:
+        what = f"cannot be used: {one.trouble}" if one.trouble else ", ".join(one.directions)
+        typer.echo(f"{one.name}\t{what}\t{one.folder}")
+    if not found:
+        typer.echo(
+            f"no model is installed: put the folder of one into {user_folder()}, or name it with "
+            "--model",
+            err=True,
+        )
 
 
 def main() -> None:

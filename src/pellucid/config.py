@@ -24,7 +24,11 @@ class Settings(BaseModel):
     """A group of settings that refuses what it does not know, in one clear line."""
 
     model_config = ConfigDict(
-        frozen=True, extra="forbid", validate_default=True, use_attribute_docstrings=True
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        use_attribute_docstrings=True,
+        defer_build=True,  # a command pays for the settings it uses, not for all
     )
 
     def __init__(self, **values: Any) -> None:

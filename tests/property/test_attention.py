@@ -8,7 +8,7 @@ from torch import Tensor
 from pellucid.model import ModelConfig, MultiHeadAttention, Trace, Transformer, attend, attend_fused
 from tests.property.strategies import configs
 
-SETTINGS = settings(max_examples=max(60, settings().max_examples))
+SETTINGS = settings(max_examples=300 if settings().max_examples > 100 else 40)
 
 
 @st.composite
@@ -51,16 +51,19 @@ def test_weights_are_a_mixing_formula(inputs: tuple[Tensor, ...]) -> None:
 def test_readable_and_fused_paths_agree(inputs: tuple[Tensor, ...], masked: bool) -> None:
     q, k, v, mask = inputs
     seen = mask if masked else None
+    torch.testing.assert_close(
+        attend(q, k, v, seen), attend_fused(q, k, v, seen), atol=1e-5, rtol=1e-4
+    )
+    # gradients in double precision: with scores in the hundreds, single precision rounds coarsely
     results = []
     for path in (attend, attend_fused):
-        leaves = [t.clone().requires_grad_() for t in (q, k, v)]
+        leaves = [t.double().requires_grad_() for t in (q, k, v)]
         output = path(*leaves, seen)
         (output * torch.linspace(-1, 1, output.numel()).view_as(output)).sum().backward()
         results.append([output.detach(), *(leaf.grad for leaf in leaves)])
     for readable, fused in zip(*results, strict=True):
         assert readable.isfinite().all()
-        scale = max(1.0, readable.abs().max().item())
-        torch.testing.assert_close(readable / scale, fused / scale, atol=1e-5, rtol=1e-4)
+        torch.testing.assert_close(readable, fused, atol=1e-9, rtol=1e-7)
 
 
 @SETTINGS
@@ -86,14 +89,14 @@ def test_beams_share_the_source_without_copies(
 ) -> None:
     """Cross-attention of several beams over one sentence equals attention over copies of it."""
     torch.manual_seed(seed)
-    attention = MultiHeadAttention(12, 3, 1).requires_grad_(False)
+    attention = MultiHeadAttention(12, 3, 1).requires_grad_(False).double()
     for parameter in attention.parameters():
         parameter.normal_(std=0.5)
-    memory, x = torch.randn(2, 5, 12), torch.randn(2 * beams, length, 12)
+    memory, x = torch.randn(2, 5, 12).double(), torch.randn(2 * beams, length, 12).double()
     mask = torch.rand(2, 1, length if full_mask else 1, 5) < 0.7
     shared = attention.cross(x, attention.key_values(memory), mask)
     copies = attention.key_values(memory.repeat_interleave(beams, dim=0))
     apart = attention.cross(x, copies, mask.repeat_interleave(beams, dim=0))
-    torch.testing.assert_close(shared, apart, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(shared, apart, atol=1e-10, rtol=0)
     traced = attention.cross(x, attention.key_values(memory), mask, trace=Trace())
-    torch.testing.assert_close(shared, traced, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(shared, traced, atol=1e-10, rtol=0)

@@ -10,7 +10,7 @@ from torch import Tensor
 from pellucid.model import Cache, Trace, Transformer
 from tests.property.strategies import VOCAB, batches, models
 
-SETTINGS = settings(max_examples=max(60, settings().max_examples))
+SETTINGS = settings(max_examples=300 if settings().max_examples > 100 else 40)
 Batch = tuple[Tensor, Tensor]
 
 

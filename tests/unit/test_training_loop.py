@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+import pellucid
 from pellucid import cli
 from pellucid.bundle import Bundle
 from pellucid.config import Recipe, load_recipe
@@ -306,3 +307,13 @@ def test_where_a_run_goes(path: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     assert run_module._located(recipe, "here", ()) == (recipe, Path("here"))
     with pytest.raises(InputError, match="needs a folder"):
         run_module._located(recipe, None, ())
+
+
+def test_from_python(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = {"folder": tmp_path / "run", "overrides": ["training.steps=2"]}
+    bundle = pellucid.train(path, quiet=True, **settings)
+    assert bundle == tmp_path / "run" / "bundle"
+    assert capsys.readouterr().err == ""
+    again = pellucid.train(tmp_path / "run", resume=True)  # done before: it only says so
+    assert again == bundle
+    assert "going on from step 2" in capsys.readouterr().err

@@ -154,21 +154,22 @@ class _Run:
         except InterruptedValidationError:
             asked = max(self.group.gathered(self.signals.asked or 0))
             stopped = StoppedError(asked, loop.place.step, self.folder)
-            self._end(str(stopped))
+            self._end("stopped", loop)
             raise stopped from None
         except BaseException as error:
-            self._end(str(error) or type(error).__name__)
+            asked_for = isinstance(error, StoppedError | KeyboardInterrupt)
+            self._end("stopped" if asked_for else "failed", loop)
             raise
         for watcher in self.watchers:
             watcher.finished(summary)
         in_main(self.group, lambda: write_report(self.folder))
         return self.folder / BUNDLE
 
-    def _end(self, why: str) -> None:
-        """Tell the watchers of an end before time; they must not hide why it came."""
+    def _end(self, how: str, loop: Loop) -> None:
+        """Tell the watchers of an end before time; the error that says why goes on its way."""
         for watcher in self.watchers:
             with contextlib.suppress(PellucidError, OSError):
-                watcher.finished({"ended": why})
+                watcher.finished({"ended": how, "steps": loop.place.step})
 
     def _claim_folder(self) -> None:
         """Make the folder this run's: it must be new, or be resumed with a recipe that fits."""

@@ -264,7 +264,7 @@ class Translator:
         from pellucid.decoding.engines import open_torch
 
         way, chosen = self.direction(source, target), self._options(beam, 1, options)
-        engine = getattr(self.engine, "torch", self.engine)
+        engine: Any = getattr(self.engine, "torch", self.engine)
         if not hasattr(engine, "steps"):
             engine = open_torch(self.bundle)
         import torch

@@ -1,0 +1,159 @@
+"""`pellucid translate`: where texts come from, where translations go, what is said about it."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from pellucid.decoding.engines import EngineName
+from pellucid.errors import InputError, PellucidError
+from pellucid.translator.files import LineReader, translate_document
+from pellucid.translator.loading import load
+from pellucid.translator.translator import FIRST_WINDOW, Report, Translator
+
+
+def run_translate(
+    texts: Sequence[str],
+    files: Sequence[Path],
+    *,
+    source: str | None,
+    target: str | None,
+    model: str | None,
+    beam: int,
+    n_best: int,
+    engine: str,
+    as_json: bool,
+    output: Path | None,
+) -> None:
+    """Translate texts, documents, or the lines of standard input."""
+    if texts and files:
+        raise InputError("give texts or --file, not both")
+    if files and (as_json or n_best > 1):
+        raise InputError("--json and --n-best are for texts and lines, not for documents")
+    if output is not None and len(files) > 1:
+        raise InputError(f"-o names one file, and there are {len(files)}: leave it out")
+    if engine not in ("auto", "ct2", "torch"):
+        raise InputError(f"unknown engine {engine!r}: choose auto, ct2 or torch")
+    translator = load(model, cast(EngineName, engine))
+    way = translator.direction(source, target)
+    if files:
+        for path in files:
+            made = translate_document(translator, path, output, *way, beam=beam)
+            print(f"{path} -> {made}", file=sys.stderr)
+        return
+    reader = None if texts else LineReader(sys.stdin.buffer)
+    lines: Iterable[str] = texts if reader is None else reader
+    options: dict[str, Any] = {"source": way.source, "target": way.target, "beam": beam}
+    report = Report()
+    at_hand = reader is not None and sys.stdin.isatty()
+    if as_json or n_best > 1:
+        made_lines = _detailed(translator, lines, n_best, as_json, options, at_hand)
+    else:
+        window = 1 if at_hand else FIRST_WINDOW
+        made_lines = translator.translate_lines(
+            lines, report=report, first_window=window, **options
+        )
+    try:
+        with _output(output) as out, _bar(reader is not None and not at_hand, made_lines) as shown:
+            _write(shown, out, reader, at_hand)
+    except BrokenPipeError:
+        # Who read our output has gone (`pellucid ... | head`): enough was translated. Python would
+        # complain when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _tell(report, reader)
+
+
+def _write(lines: Iterator[str], out: BinaryIO, reader: LineReader | None, at_hand: bool) -> None:
+    """Lines as they come; the last has a line feed if the last of the input had one."""
+    for number, line in enumerate(lines):
+        if number and not at_hand:
+            out.write(b"\n")
+        out.write(line.encode("utf-8", "replace"))
+        if at_hand:
+            out.write(b"\n")
+            out.flush()
+        elif number % 32 == 31:
+            out.flush()
+    if not at_hand and (reader is None or (reader.count and reader.ended)):
+        out.write(b"\n")
+    out.flush()
+
+
+def _detailed(
+    translator: Translator,
+    lines: Iterable[str],
+    n_best: int,
+    as_json: bool,
+    options: dict[str, Any],
+    at_hand: bool,
+) -> Iterator[str]:
+    """A line of JSON for each text, or its n best outputs, a line each."""
+    if as_json:
+        options = {**options, "attention": True, "token_log_probabilities": True}
+    window: list[str] = []
+
+    def flushed() -> Iterator[str]:
+        for made in translator.translate(window, n_best=n_best, **options):
+            if as_json:
+                yield json.dumps(made.as_dict(), ensure_ascii=False)
+            else:
+                yield from made.n_best
+        window.clear()
+
+    for line in lines:
+        window.append(line)
+        if at_hand or len(window) == 64:
+            yield from flushed()
+    yield from flushed()
+
+
+@contextmanager
+def _output(path: Path | None) -> Iterator[BinaryIO]:
+    if path is None:
+        yield sys.stdout.buffer
+        return
+    try:
+        with path.open("wb") as file:
+            yield file
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise PellucidError(f"cannot write {path}: {error.strerror}") from None
+
+
+@contextmanager
+def _bar(wanted: bool, lines: Iterator[str]) -> Iterator[Iterator[str]]:
+    """The lines, counted on the terminal once there are many of them."""
+    if not wanted or not sys.stderr.isatty() or sys.stdout.isatty():
+        yield lines
+        return
+    from rich.console import Console
+
+    from pellucid.text.progress import Progress
+
+    with Progress(Console(stderr=True)) as progress:
+        step = progress.step("translating", "lines")
+
+        def counted() -> Iterator[str]:
+            for line in lines:
+                step.advance(1)
+                yield line
+
+        yield counted()
+
+
+def _tell(report: Report, reader: LineReader | None) -> None:
+    """What a person should know, on standard error."""
+    told = [
+        (report.split, "over-long sentences were translated in parts"),
+        (report.cut, "translations were cut at the longest allowed length"),
+        (reader.invalid if reader else 0, "lines had bytes that are not UTF-8 (now U+FFFD)"),
+    ]
+    for count, what in told:
+        if count:
+            print(f"pellucid: {count:,} {what}", file=sys.stderr)

@@ -1,0 +1,83 @@
+"""Lines and documents in and out, for the command."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+from pellucid.errors import InputError, PellucidError
+from pellucid.text.documents import kind_of, open_document
+from pellucid.translator.translator import Translator
+
+LONGEST_LINE = 1 << 24
+"""Bytes; a longer line is refused, so that memory stays bounded."""
+
+
+class LineReader:
+    """Lines of a stream of bytes, without their ends; `ended` tells whether the last had one.
+
+    A line ends with a line feed and nothing else, so that lines in are lines out. A byte order
+    mark at the start is dropped. Bytes that are not UTF-8 become U+FFFD, and `invalid` counts the
+    lines that had some.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.count = 0
+        self.invalid = 0
+        self.ended = True
+
+    def __iter__(self) -> Iterator[str]:
+        while line := self._stream.readline(LONGEST_LINE + 1):
+            if self.count == 0:
+                if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                    raise InputError("the input is UTF-16: save it as UTF-8")
+                line = line.removeprefix(codecs.BOM_UTF8)
+            self.count += 1
+            if len(line) > LONGEST_LINE:
+                raise InputError(
+                    f"line {self.count} is longer than {LONGEST_LINE >> 20} MB: is this text?"
+                )
+            self.ended = line.endswith(b"\n")
+            line = line.removesuffix(b"\n")
+            try:
+                yield line.decode("utf-8")
+            except UnicodeDecodeError:
+                self.invalid += 1
+                yield line.decode("utf-8", "replace")
+
+
+def place_for(path: Path, language: str) -> Path:
+    """Where the translation of a file goes: manual.md becomes manual.fr.md."""
+    return path.with_name(f"{path.stem}.{language}{path.suffix}")
+
+
+def translate_document(
+    translator: Translator,
+    path: Path,
+    output: Path | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    beam: int = 4,
+) -> Path:
+    """Translate a document, keeping everything but its text; the file that was written."""
+    way = translator.direction(source, target)
+    kind_of(path.name)
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        raise InputError(f"there is no file {path}: check the name") from None
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror}") from None
+    document = open_document(data, name=path.name, source=way.source, target=way.target)
+    made = list(translator.translate_lines(document.texts(), *way, beam=beam))
+    output = output or place_for(path, way.target)
+    if output.exists() and output.samefile(path):
+        raise InputError(f"{output} is the file to translate: name another with -o")
+    try:
+        output.write_bytes(document.rebuilt(made))
+    except OSError as error:
+        raise PellucidError(f"cannot write {output}: {error.strerror}") from None
+    return output

@@ -1,0 +1,171 @@
+"""`pellucid translate`: lines in are lines out, whatever is in them; mistakes get one line."""
+
+from __future__ import annotations
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pellucid.translator import Translator, command, load
+from tests.bundles import write_bundle
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_bundle(tmp_path_factory.mktemp("bundle") / "model").folder
+
+
+@pytest.fixture(scope="module")
+def translator(folder: Path) -> Translator:
+    return load(folder, threads=1)
+
+
+def pellucid(*arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [sys.executable, "-m", "pellucid", *arguments],
+        input=data, capture_output=True, check=False, timeout=240,
+    )  # fmt: skip
+
+
+def in_process(translator: Translator, data: bytes, **more: Any) -> bytes:
+    """What `pellucid translate` writes for these bytes on standard input."""
+    settings = {"source": None, "target": None, "model": None, "beam": 1, "n_best": 1}
+    settings |= {"engine": "auto", "as_json": False, "output": None, **more}
+    written = io.BytesIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(command, "load", lambda *_: translator)
+        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        patch.setattr(sys, "stdout", io.TextIOWrapper(written))
+        command.run_translate([], [], **settings)
+        sys.stdout.flush()
+        return written.getvalue()
+
+
+PIECE = st.one_of(
+    st.sampled_from([b"le phare", b"\r", b"\x00", b"\xff\xfe", b"\xed\xa0\x80", b" ", b"\t"]),
+    st.sampled_from(["\u2028", "\u2029", "\u0085", "\v", "\f", "😀", "https://a.b", "1.", "-"]).map(
+        str.encode
+    ),
+    st.binary(max_size=4).map(lambda b: b.replace(b"\n", b"")),
+)
+LINES = st.lists(st.lists(PIECE, max_size=4).map(b"".join), max_size=5)
+
+
+@given(LINES, st.booleans())
+@settings(max_examples=40)
+def test_lines_in_are_lines_out(translator: Translator, lines: list[bytes], ended: bool) -> None:
+    """Promise 24."""
+    data = b"\n".join(lines) + (b"\n" if ended and lines else b"")
+    if data.startswith((b"\xff\xfe", b"\xfe\xff")):
+        data = b"a" + data
+    assert in_process(translator, data).count(b"\n") == data.count(b"\n")
+    as_json = in_process(translator, data, as_json=True).splitlines()
+    assert len(as_json) == len(data.split(b"\n")) - data.endswith(b"\n") - (not data)
+
+
+def test_what_has_no_words_comes_back_byte_for_byte(translator: Translator) -> None:
+    data = "\n  \n\u2028 42\r\n😀\x00\nhttps://a.example/b\n\t--\n1. 2. 3".encode()
+    assert in_process(translator, data) == data
+
+
+def test_a_whole_run(folder: Path, tmp_path: Path) -> None:
+    data = b"le phare\r\n\n\xff\xfe binaire \x00\nune carte"
+    run = pellucid("translate", "--model", str(folder), data=data)
+    assert run.returncode == 0
+    assert run.stdout.count(b"\n") == 3
+    assert b"1 lines had bytes that are not UTF-8" in run.stderr
+    output = tmp_path / "out.txt"
+    run = pellucid(
+        "translate", "--model", str(folder), "--json", "-o", str(output), "le phare", "42"
+    )
+    assert (run.returncode, run.stdout) == (0, b"")
+    first, second = (json.loads(line) for line in output.read_text().splitlines())
+    assert first["from"] == "fr"
+    assert len(first["sentences"][0]["probabilities"]) == first["length"]
+    assert len(first["sentences"][0]["alignment"]) == len(first["sentences"][0]["tokens"])
+    assert (second["text"], second["sentences"]) == ("42", [])
+
+
+def test_n_best_lines(folder: Path) -> None:
+    run = pellucid("translate", "--model", str(folder), "--n-best", "3", "le phare")
+    lines = run.stdout.splitlines()
+    assert 1 < len(lines) <= 3  # outputs that read alike are given once
+    assert len(set(lines)) == len(lines)
+
+
+def test_documents(folder: Path, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("# Le phare\n\nUne `carte` et [le pont](https://a.example).\n")
+    run = pellucid("translate", "--model", str(folder), "--beam", "1", "--file", str(page))
+    assert run.returncode == 0
+    made = (tmp_path / "page.en.md").read_text()
+    assert made.startswith("# ")
+    assert "`carte`" in made
+    assert "](https://a.example)" in made
+    assert made.count("\n") == 3
+    binary = tmp_path / "x.txt"
+    binary.write_bytes(b"\x00\xff\x01")
+    run = pellucid("translate", "--model", str(folder), "--file", str(binary))
+    assert run.returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--to", "de"], "it translates fr-en, en-fr"),
+        (["--engine", "fast"], "choose auto, ct2 or torch"),
+        (["--file", "nowhere.md"], "there is no file nowhere.md"),
+        (["--file", "a.docx"], "not a kind of document"),
+        (["--file", "a.md", "text"], "not both"),
+    ],
+)
+def test_mistakes(folder: Path, arguments: list[str], said: str) -> None:
+    run = pellucid("translate", "--model", str(folder), *arguments)
+    assert run.returncode == 2
+    assert said in run.stderr.decode()
+    assert run.stderr.count(b"\n") == 1
+
+
+def test_models(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PELLUCID_MODELS", str(tmp_path / "none"))
+    run = pellucid("translate", "bonjour")
+    assert run.returncode == 2
+    assert b"no model is installed" in run.stderr
+    run = pellucid("translate", "--model", "nothing-there", "bonjour")
+    assert run.returncode == 2
+    monkeypatch.setenv("PELLUCID_MODELS", str(folder.parent))
+    run = pellucid("models")
+    assert run.stdout.decode().split("\t")[:2] == ["model", "fr-en, en-fr"]
+    run = pellucid("translate", "--model", "model", "42")
+    assert run.stdout == b"42\n"
+
+
+def test_nobody_listens(folder: Path) -> None:
+    """`pellucid translate | head -1` ends well, and soon."""
+    with subprocess.Popen(
+        [sys.executable, "-m", "pellucid", "translate", "--model", str(folder), "--beam", "1"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write(b"le phare\n" * 300)
+        process.stdin.flush()
+        process.stdout.readline()
+        process.stdout.close()
+        try:
+            for _ in range(100):
+                process.stdin.write(b"le phare\n" * 1000)
+            process.stdin.close()
+        except BrokenPipeError:
+            pass
+        said = process.stderr.read()
+        assert process.wait(timeout=240) == 0
+        assert b"Traceback" not in said
