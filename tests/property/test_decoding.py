@@ -219,7 +219,12 @@ def test_beam_one_is_greedy(case: Case, options: DecodingOptions) -> None:
 @given(cases(), settings_of_search(), st.booleans())
 @settings(max_examples=60)
 def test_scores_are_teacher_forced(case: Case, options: DecodingOptions, sample: bool) -> None:
-    """Promise 18, for each length penalty, and for sampled outputs too."""
+    """Promise 18, for each length penalty, and for sampled outputs too.
+
+    In double precision: the norms of a model 4 numbers wide can blow up float32's rounding beyond
+    the tolerance, and it is the search that is tested here.
+    """
+    case.model.double()
     if sample:
         options = options.changed(sample=True, beam=1, temperature=1.5)
     for source, result in zip(
