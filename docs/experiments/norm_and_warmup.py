@@ -1,0 +1,58 @@
+"""Post-norm against pre-norm, with and without warm-up: six layers each, on the toy's sentences.
+
+    python -m docs.experiments.norm_and_warmup
+
+Four short runs with Adam at a constant rate of 2e-3 after the warm-up. What was found stands in
+docs/training.md.
+"""
+
+import statistics
+import sys
+import tempfile
+from pathlib import Path
+
+import torch
+
+import pellucid
+from pellucid.training.metrics import read_metrics
+
+TOY = Path(__file__).parents[2] / "recipes" / "toy.toml"
+STEPS = 160
+SETTINGS = [
+    "model.encoder_layers=6",
+    "model.decoder_layers=6",
+    "model.width=32",
+    "model.feed_forward_width=64",
+    "batches.tokens=800",
+    "training.optimizer=adam",
+    "training.rate=0.002",
+    "training.schedule=constant",
+    f"training.steps={STEPS}",
+    "validation.translate=false",
+    "validation.metric=loss",
+    f"validation.every={STEPS}",
+]
+
+
+def losses(norm: str, warm_up: int, seed: int, folder: Path) -> list[float]:
+    """The training loss of each step of one run."""
+    own = [f"model.norm={norm}", f"training.warmup={warm_up}", f"training.seed={seed}"]
+    pellucid.train(TOY, folder=folder, overrides=[*SETTINGS, *own], quiet=True)
+    return [line["loss"] for line in read_metrics(folder) if line["kind"] == "step"]
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    seed = int(sys.argv[1]) if len(sys.argv) > 1 else 1
+    print("norm  warm-up  steps 1-20  61-80  141-160")
+    with tempfile.TemporaryDirectory() as place:
+        for norm in ("post", "pre"):
+            for warm_up in (0, 40):
+                found = losses(norm, warm_up, seed, Path(place) / f"{norm}-{warm_up}")
+                parts = (found[:20], found[60:80], found[140:])
+                means = "  ".join(f"{statistics.mean(part):8.2f}" for part in parts)
+                print(f"{norm:5} {warm_up:7}  {means}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
