@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pellucid.config import CleaningConfig, ConfigError, CorpusConfig
+from pellucid.config import CleaningConfig, CorpusConfig
+from pellucid.errors import ConfigError
 from pellucid.text.cleaning import (
     EXAMPLES,
     MEANINGS,

@@ -17,8 +17,8 @@ import polib
 import pytest
 import zstandard
 
-from pellucid.config import ConfigError, CorpusConfig, DataConfig, split_direction
-from pellucid.errors import InputError, PellucidError
+from pellucid.config import CorpusConfig, DataConfig, split_direction
+from pellucid.errors import ConfigError, InputError, PellucidError
 from pellucid.text.corpus import Pair, mixing_shares, read_pairs
 from pellucid.text.lines import LINE_LIMIT, read_lines
 

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from pellucid.config import ConfigError, ModelConfig, Recipe, load_recipe
-from pellucid.errors import InputError
+from pellucid.config import ModelConfig, Recipe, load_recipe
+from pellucid.errors import ConfigError, InputError
 from pellucid.model import Transformer
 from pellucid.training import hardware
 from pellucid.training.flops import (

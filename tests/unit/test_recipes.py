@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from docs import settings_table
-from pellucid.config import ConfigError, DataConfig, Recipe, as_toml, load_recipe
+from pellucid.config import DataConfig, Recipe, as_toml, load_recipe
+from pellucid.errors import ConfigError
 from pellucid.text.corpus import read_pairs
 from pellucid.training.flops import BatchShape
 from pellucid.training.plan import dry_run

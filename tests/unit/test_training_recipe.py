@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.config import (
-    ConfigError,
     ModelConfig,
     Recipe,
     Settings,
@@ -16,7 +15,7 @@ from pellucid.config import (
     load_recipe,
     recipe_differences,
 )
-from pellucid.errors import InputError
+from pellucid.errors import ConfigError, InputError
 
 TEXT = """
 [data]

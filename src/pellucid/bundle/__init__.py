@@ -1,0 +1,38 @@
+"""A model on disk: a folder that holds all that translating needs, each file checked by its hash.
+
+    manifest.json          size and sha256 of every file, and of the manifest itself
+    config.toml            the model's shape, its languages and directions
+    weights.safetensors    the weights, matrices that are tied stored once
+    tokenizer.model        the tokenizer
+    MODEL.md               what the model is, for a person
+    ct2/                   the same model for CTranslate2, where it can be expressed
+
+A bundle is opened as data, never as code: nothing is unpickled, and no file outside the folder is
+read. Opening one needs no PyTorch; only `Bundle.model` does.
+"""
+
+from pellucid.bundle.bundle import Bundle
+from pellucid.bundle.layout import (
+    ABOUT,
+    CONFIG,
+    CT2,
+    MANIFEST,
+    TOKENIZER,
+    WEIGHTS,
+    BundleConfig,
+    DamagedBundleError,
+    tied_names,
+)
+
+__all__ = [
+    "ABOUT",
+    "CONFIG",
+    "CT2",
+    "MANIFEST",
+    "TOKENIZER",
+    "WEIGHTS",
+    "Bundle",
+    "BundleConfig",
+    "DamagedBundleError",
+    "tied_names",
+]

@@ -1,0 +1,101 @@
+"""What is in the folder of a model, and what its config.toml holds."""
+
+from __future__ import annotations
+
+import tomllib
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field, model_validator
+
+from pellucid import __version__
+from pellucid.config import ModelConfig, Settings, as_toml, split_direction
+from pellucid.errors import PellucidError
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+CONFIG = "config.toml"
+WEIGHTS = "weights.safetensors"
+TOKENIZER = "tokenizer.model"
+ABOUT = "MODEL.md"
+CT2 = "ct2"
+NEEDED = (CONFIG, WEIGHTS, TOKENIZER)
+
+
+class DamagedBundleError(PellucidError):
+    """A bundle is half there, changed, or not what it says it is."""
+
+
+class BundleConfig(Settings):
+    """What config.toml holds."""
+
+    format: int = FORMAT
+    """Version of the layout."""
+
+    pellucid: str = __version__
+    """Version of Pellucid that wrote it."""
+
+    directions: tuple[str, ...] = Field(min_length=1)
+    """Which ways the model translates, e.g. ["fr-en", "en-fr"]."""
+
+    default_direction: str
+    """Which way it translates when nobody says."""
+
+    alignment: tuple[int, int] | None = None
+    """The decoder layer and head whose cross-attention says best which source token an output
+    token comes from, where that was measured."""
+
+    model: ModelConfig
+    """The shape of the model."""
+
+    @model_validator(mode="after")
+    def _directions_fit(self) -> Self:
+        for direction in self.directions:
+            split_direction(direction)
+        if self.default_direction not in self.directions:
+            raise ValueError(
+                f"default_direction = {self.default_direction!r} is not one of the directions"
+            )
+        return self
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        """Every language of the directions, in order of appearance."""
+        names = (name for direction in self.directions for name in split_direction(direction))
+        return tuple(dict.fromkeys(names))
+
+
+def tied_names(config: ModelConfig) -> dict[str, str]:
+    """Weights that are another one under a second name: the second name to the first."""
+    first = "target_embedding.tokens.weight"
+    if config.tie == "none":
+        return {}
+    tied = {"output.weight": first}
+    return {"source_embedding.tokens.weight": first, **tied} if config.tie == "all" else tied
+
+
+def read_config(path: Path) -> BundleConfig:
+    """What a config.toml holds."""
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        return BundleConfig(**values)
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise DamagedBundleError(f"{path} cannot be used: {short(error)}") from None
+
+
+def config_text(settings: BundleConfig) -> str:
+    """config.toml."""
+    intro = (
+        "# A translation model of Pellucid. What stands here belongs to weights.safetensors.\n\n"
+    )
+    return intro + as_toml(settings)
+
+
+def one_line(text: Any) -> str:
+    """Text without its line breaks."""
+    return " ".join(str(text).split())
+
+
+def short(error: BaseException) -> str:
+    """What an error says, in a line that fits into another."""
+    return one_line(error)[:160] or type(error).__name__

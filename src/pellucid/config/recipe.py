@@ -1,0 +1,197 @@
+"""A recipe: everything about a training run, in one file."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+from pydantic import model_validator
+
+from pellucid.config.data import BatchConfig, DataConfig, TokenizerConfig
+from pellucid.config.model import ModelConfig, ModelShape
+from pellucid.config.settings import Settings
+from pellucid.config.training import (
+    CheckpointConfig,
+    StoppingConfig,
+    TrainingConfig,
+    ValidationConfig,
+)
+from pellucid.errors import ConfigError, InputError
+
+
+class ModelSection(ModelShape):
+    """The model of a recipe: a preset, and what is to differ from it.
+
+    The size of the vocabulary is the tokenizer's and does not stand here.
+    """
+
+    preset: Literal["tiny", "small", "base", "big"] = "base"
+    """The shape to start from; every other setting here changes it."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _start_from_preset(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or values.get("preset", "base") not in cls.presets:
+            return values
+        return {**cls.presets[values.get("preset", "base")], **values}
+
+    def config(self, vocab_size: int) -> ModelConfig:
+        """The model's config, once the vocabulary is known."""
+        return ModelConfig(vocab_size=vocab_size, **self.model_dump(exclude={"preset"}))
+
+
+class Recipe(Settings):
+    """Everything about a training run, in one file."""
+
+    title: str = ""
+    """What this model is, in a line; it goes into the bundle."""
+
+    data: DataConfig
+    tokenizer: TokenizerConfig = TokenizerConfig()
+    batches: BatchConfig = BatchConfig()
+    model: ModelSection = ModelSection()
+    training: TrainingConfig
+    validation: ValidationConfig = ValidationConfig()
+    stopping: StoppingConfig = StoppingConfig()
+    checkpoints: CheckpointConfig = CheckpointConfig()
+
+    @model_validator(mode="after")
+    def _validation_is_there(self) -> Self:
+        if self.training.result == "best" and not self.checkpoints.keep_best:
+            raise ValueError("training.result = 'best' needs checkpoints.keep_best = true")
+        if self.data.valid:
+            return self
+        for key, set_to in (
+            ("stopping.patience", self.stopping.patience),
+            ("validation.metric", self.validation.metric != "loss" or None),
+            ("training.result = 'best'", self.training.result == "best" or None),
+        ):
+            if set_to is not None:
+                raise ValueError(f"{key} needs something to be judged on: add [[data.valid]]")
+        return self
+
+
+def load_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
+    """The recipe in a TOML file, with `section.key=value` overrides.
+
+    Relative paths in it are relative to the file; those in an override, to where the caller is.
+    """
+    path = Path(path)
+    try:
+        with path.open("rb") as file:
+            values = tomllib.load(file)
+    except FileNotFoundError:
+        raise InputError(f"no recipe at {path}: check the path") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"cannot read the recipe {path}: {error}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}") from None
+    _resolve_paths(values, path.absolute().parent)
+    for override in overrides:
+        _override(values, override)
+    _resolve_paths(values, Path.cwd())
+    try:
+        return Recipe(**values)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
+def _resolve_paths(values: dict[str, Any], base: Path) -> None:
+    data = values.get("data")
+    for split in ("train", "valid", "test"):
+        corpora = data.get(split) if isinstance(data, dict) else None
+        for corpus in corpora if isinstance(corpora, list) else ():
+            for key in ("path", "source", "target"):
+                if isinstance(corpus, dict) and isinstance(corpus.get(key), str):
+                    # an absolute path stays as it is
+                    corpus[key] = os.path.normpath(base / Path(corpus[key]).expanduser())
+
+
+def _override(values: dict[str, Any], override: str) -> None:
+    """Put one `section.key=value` into the raw values; the value is TOML, or else plain text."""
+    name, equals, text = override.partition("=")
+    keys = name.strip().split(".")
+    if not equals or not all(keys):
+        raise ConfigError(
+            f"cannot use --set {override!r}: write section.key=value, e.g. training.steps=1000"
+        )
+    try:
+        value = tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        value = text.strip()
+    place: Any = values
+    for position, key in enumerate(keys):
+        here = ".".join(keys[:position])
+        if isinstance(place, list) and not (key.isdigit() and int(key) < len(place)):
+            raise ConfigError(
+                f"cannot use --set {override!r}: {here} is a list of {len(place)}, so name one of "
+                "them by its number from 0"
+            )
+        if not isinstance(place, list | dict):
+            raise ConfigError(f"cannot use --set {override!r}: {here} is a single value")
+        index: Any = int(key) if isinstance(place, list) else key
+        if position == len(keys) - 1:
+            place[index] = value
+        else:
+            place = place[index] if isinstance(place, list) else place.setdefault(key, {})
+
+
+# What a run may change when it is resumed: none of it alters what was learned so far.
+_MAY_CHANGE = (
+    "title",
+    "data.*.*.path",
+    "data.*.*.source",
+    "data.*.*.target",
+    "batches.prefetch",
+    "training.steps",
+    "training.epochs",
+    "training.minutes",
+    "training.accumulate",
+    "training.average",
+    "training.result",
+    "training.device",
+    "training.precision",
+    "training.compile",
+    "training.threads",
+    "training.parallel",
+    "training.timeout",
+    "validation.*",
+    "stopping.*",
+    "checkpoints.*",
+)
+
+
+class Difference(NamedTuple):
+    """A setting that two recipes have differently."""
+
+    key: str
+    old: Any
+    new: Any
+    may_change: bool
+    """Whether a run may be resumed with it changed."""
+
+
+def recipe_differences(old: Recipe, new: Recipe) -> list[Difference]:
+    """Every setting that differs, by its dotted name."""
+    before, after = (_flat(recipe.model_dump(mode="json")) for recipe in (old, new))
+    found = []
+    for key in [*before, *(key for key in after if key not in before)]:
+        if before.get(key) != after.get(key):
+            may = any(fnmatchcase(key, pattern) for pattern in _MAY_CHANGE)
+            found.append(Difference(key, before.get(key), after.get(key), may))
+    return found
+
+
+def _flat(values: Any, name: str = "") -> dict[str, Any]:
+    if isinstance(values, list) and any(isinstance(value, dict) for value in values):
+        values = {str(place): value for place, value in enumerate(values)}
+    if not isinstance(values, dict):
+        return {name: values}
+    flat: dict[str, Any] = {}
+    for key, value in values.items():
+        flat |= _flat(value, f"{name}.{key}" if name else key)
+    return flat
