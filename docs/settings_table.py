@@ -78,6 +78,7 @@ def default(field: FieldInfo) -> str:
 def table(settings: type[Settings]) -> list[str]:
     """One row for each setting; groups of settings have tables of their own."""
     rows = ["| key | what | default |", "|---|---|---|"]
+    said_below = settings.help_texts()
     fields = sorted(settings.model_fields.items(), key=lambda item: item[0] != "preset")
     for name, field in fields:
         inner = field.annotation
@@ -85,7 +86,7 @@ def table(settings: type[Settings]) -> list[str]:
             continue
         if get_origin(inner) is tuple and get_args(inner)[0] is CorpusConfig:
             continue
-        said = " ".join((field.description or "").split()).replace("|", "\\|")
+        said = " ".join(said_below.get(name, "").split()).replace("|", "\\|")
         rows.append(f"| `{name}` ({kind(inner)}) | {said} | {default(field)} |")
     return rows
 

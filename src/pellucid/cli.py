@@ -189,6 +189,111 @@ def report(
 
 
 @app.command()
+def evaluate(
+    model: Annotated[
+        str,
+        typer.Argument(
+            metavar="MODEL", help="A model (name or folder), or a file of translations."
+        ),
+    ],
+    source: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="What to translate, a sentence a line.")
+    ] = None,
+    references: Annotated[
+        list[Path] | None,
+        typer.Option("--reference", metavar="FILE", help="Its translation by people. Repeatable."),
+    ] = None,
+    pairs: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Both sides in one file: .tsv, .jsonl, .tmx, .po."),
+    ] = None,
+    languages: Annotated[
+        str | None, typer.Option(metavar="A,B", help="The languages that --pairs has, in order.")
+    ] = None,
+    source_language: Annotated[
+        str | None, typer.Option("--from", help="The language to translate from.")
+    ] = None,
+    target_language: Annotated[
+        str | None, typer.Option("--to", help="The language to translate to.")
+    ] = None,
+    against: Annotated[
+        list[str] | None,
+        typer.Option(metavar="MODEL|FILE", help="Compare with this one too. Repeatable."),
+    ] = None,
+    train: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="FILE", help="Training data: look for the test in it. Repeatable."),
+    ] = None,
+    beam: Annotated[int, typer.Option(min=1, max=1024, help="1 is fastest.")] = 4,
+    engine: Annotated[str, typer.Option(metavar="auto|ct2|torch", help="What runs it.")] = "auto",
+    tokenize: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="sacreBLEU's tokenizer for BLEU; by the language: 13a."),
+    ] = None,
+    lowercase: Annotated[
+        bool, typer.Option("--lowercase", help="BLEU and chrF in one case.")
+    ] = False,
+    chrf_words: Annotated[
+        int, typer.Option(min=0, max=2, help="Words in a row that chrF counts; 2 is chrF++.")
+    ] = 0,
+    ter: Annotated[
+        bool, typer.Option("--ter/--no-ter", help="TER is slow where lines have many words.")
+    ] = True,
+    resamples: Annotated[
+        int, typer.Option(min=0, help="Of the bootstrap; 0 for no intervals and no p-values.")
+    ] = 1000,
+    seed: Annotated[int, typer.Option(min=1, help="Of the bootstrap.")] = 12345,
+    comet: Annotated[
+        Path | None, typer.Option(metavar="CKPT", help="A COMET checkpoint that you have.")
+    ] = None,
+    examples: Annotated[
+        int, typer.Option(min=0, help="Sentences of each kind in report.html.")
+    ] = 20,
+    save: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the translations there.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: everything.")] = False,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="A report as well: .html or .json."),
+    ] = None,
+) -> None:
+    """Say how good translations are: BLEU, chrF and TER, and what is worth a look.
+
+    The scores are sacreBLEU's, with their signatures. With --against, also whether the difference
+    could be chance:
+
+    pellucid evaluate runs/toy/bundle --source test.fr --reference test.en --against other.en
+    """
+    from pellucid.evaluation.command import run_evaluate
+
+    run_evaluate(
+        model,
+        source=source,
+        references=references or [],
+        pairs=pairs,
+        languages=languages,
+        source_language=source_language,
+        target_language=target_language,
+        against=against or [],
+        train=train or [],
+        beam=beam,
+        engine=engine,
+        tokenize=tokenize,
+        lowercase=lowercase,
+        chrf_words=chrf_words,
+        ter=ter,
+        resamples=resamples,
+        seed=seed,
+        comet=comet,
+        examples=examples,
+        save=save,
+        as_json=as_json,
+        output=output,
+    )
+
+
+@app.command()
 def translate(
     texts: Annotated[
         list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to translate.")
@@ -232,6 +337,137 @@ def translate(
         as_json=as_json,
         output=output,
     )
+
+
+@app.command()
+def look(
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="A sentence; for --what curve, a run's folder.")
+    ],
+    output: Annotated[
+        Path,
+        typer.Option("-o", "--output", metavar="FILE", help="x.html, x.svg, x.json or x.trace."),
+    ],
+    what: Annotated[
+        str, typer.Option(metavar="attention|positions|beam|curve", help="What an .svg shows.")
+    ] = "attention",
+    kind: Annotated[
+        str, typer.Option(metavar="encoder|decoder|cross", help="Which attention.")
+    ] = "cross",
+    layer: Annotated[
+        str, typer.Option(metavar="N|mean", help="Counted from 1; -1 is the last.")
+    ] = "-1",
+    head: Annotated[str, typer.Option(metavar="N|mean", help="Counted from 1.")] = "mean",
+    source: Annotated[str | None, typer.Option("--from", help="The language it is in.")] = None,
+    target: Annotated[str | None, typer.Option("--to", help="The language you want.")] = None,
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME|DIR", help="Which model; see `pellucid models`.")
+    ] = None,
+    beam: Annotated[int, typer.Option(min=1, max=64, help="1 is greedy.")] = 4,
+) -> None:
+    """Look inside: what happens in the model for one sentence.
+
+    x.html is one file with the interactive panels, which needs no server and no network; x.svg a
+    picture to print; x.json and x.trace are the numbers. Needs PyTorch.
+
+    pellucid look "Je suis étudiant." -o inside.html
+
+    pellucid look "Je suis étudiant." -o map.svg --kind encoder --layer 1 --head 3
+
+    pellucid look runs/toy -o loss.svg --what curve
+    """
+    from pellucid.server.look import run_look
+
+    told = run_look(
+        text,
+        output,
+        what=what,
+        kind=kind,
+        layer=layer,
+        head=head,
+        source=source,
+        target=target,
+        model=model,
+        beam=beam,
+    )
+    for line in told:
+        typer.echo(line)
+
+
+@app.command(name="import")
+def import_(
+    model: Annotated[
+        str,
+        typer.Argument(metavar="NAME|DIR", help="ORGANISATION/NAME or NAME@REVISION, or a folder."),
+    ],
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="The new folder; if unset, among your models."),
+    ] = None,
+    directions: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--direction",
+            metavar="FROM-TO",
+            help="Which way it translates, e.g. fr-en. Repeatable.",
+        ),
+    ] = None,
+) -> None:
+    """Make a public model ready for Pellucid: OPUS-MT and other models of Marian.
+
+    From the Hugging Face hub by name, or from a folder that holds config.json, the weights
+    (model.safetensors or pytorch_model.bin), source.spm, target.spm and vocab.json; or Marian's
+    own .npz with its vocabulary.
+
+    pellucid import Helsinki-NLP/opus-mt-fr-en
+    """
+    from pellucid.exchange.command import run_import
+    from pellucid.translator.loading import user_folder
+
+    bundle = run_import(model, output, directions or (), user_folder())
+    typer.echo(f"{bundle.folder}\t{', '.join(bundle.directions)}")
+
+
+@app.command()
+def export(
+    model: Annotated[str, typer.Argument(metavar="NAME|DIR", help="Which model.")],
+    output: Annotated[Path, typer.Option("-o", "--output", help="The new folder.")],
+    form: Annotated[
+        str, typer.Option("--format", metavar="ctranslate2|huggingface", help="For what.")
+    ] = "ctranslate2",
+    quantization: Annotated[
+        str, typer.Option(help="For ctranslate2: int8, int8_float32, int16, float16 or float32.")
+    ] = "int8",
+) -> None:
+    """Write a model in a format that others read.
+
+    huggingface is a folder for transformers' MarianMTModel, where the model's shape is Marian's.
+    """
+    from pellucid.exchange import export_model
+    from pellucid.translator.loading import open_bundle
+
+    typer.echo(export_model(open_bundle(model), output, form, quantization))
+
+
+@app.command()
+def serve(
+    model: Annotated[
+        str | None, typer.Option(metavar="NAME|DIR", help="Which model; see `pellucid models`.")
+    ] = None,
+    host: Annotated[
+        str, typer.Option(help="Where to listen; 0.0.0.0 lets other machines in.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
+    engine: Annotated[str, typer.Option(metavar="auto|ct2|torch", help="What runs it.")] = "auto",
+) -> None:
+    """Serve the web page, with everything that happens inside, and the HTTP API.
+
+    For this machine only, unless --host says otherwise; its limits for the open network are still
+    being built.
+    """
+    from pellucid.server.command import serve as run_serve
+
+    run_serve(model, host, port, engine)  # type: ignore[arg-type]
 
 
 @app.command()

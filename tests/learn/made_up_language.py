@@ -19,12 +19,28 @@ def _words(count: int, ending: str, generator: random.Random) -> list[str]:
     return sorted(found)
 
 
-def sentences(count: int, seed: int = 0) -> list[tuple[str, str]]:
-    """Different sentence pairs, in random order."""
-    generator = random.Random(4)  # the words are always the same
+def _lexicon() -> tuple[list[list[str]], list[list[str]]]:
+    """The words of both languages: nouns, adjectives, verbs, adverbs. They are always the same."""
+    generator = random.Random(4)
     kinds = [(NOUNS, "o"), (ADJECTIVES, "a"), (VERBS, "as"), (ADVERBS, "e")]
     first = [_words(size, ending, generator) for size, ending in kinds]
     second = [_words(size, ending[::-1] + "n", generator) for size, ending in kinds]
+    return first, second
+
+
+def dictionary() -> dict[str, str]:
+    """The translation of each word."""
+    first, second = _lexicon()
+    return {
+        mine: other
+        for kind, others in zip(first, second, strict=True)
+        for mine, other in zip(kind, others, strict=True)
+    }
+
+
+def sentences(count: int, seed: int = 0) -> list[tuple[str, str]]:
+    """Different sentence pairs, in random order."""
+    first, second = _lexicon()
     generator = random.Random(seed)
     found: dict[str, str] = {}
     while len(found) < count:

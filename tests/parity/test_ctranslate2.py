@@ -90,7 +90,7 @@ def random_model(seed: int = 0, **changes: Any) -> Transformer:
 def exported(
     model: Transformer,
     folder: Path,
-    alignment: tuple[int, int] | None = None,
+    alignment: tuple[int, int | None] = (-1, None),
     quantization: str | None = None,
     special: SpecialIds = SPECIAL,
     **more: Any,
@@ -221,6 +221,14 @@ def test_token_log_probabilities(pair: Any) -> None:
             assert h.token_log_probabilities == pytest.approx(wanted[: h.length], abs=TOLERANCE)
 
 
+def test_greedy_search_knows_no_near_ties(pair: Any) -> None:
+    """It has one output, so there is nothing to compare, also where sentences have other limits."""
+    options = DecodingOptions(beam=1, max_length_extra=6)
+    for result in pair("paper").ct2.translate_ids(sources(30, seed=12), options):
+        assert len(result.hypotheses) == 1
+        assert result.near_tie is None
+
+
 def test_next_tokens(pair: Any) -> None:
     engines = pair("pre")
     rows, prefixes = sources(6, seed=9), [[], [5], [6, 7], [8, 9, 10], [], [11]]
@@ -232,14 +240,14 @@ def test_next_tokens(pair: Any) -> None:
 
 
 @pytest.mark.parametrize("shape", [{}, {"key_value_heads": 2}, {"key_value_heads": 1}])
-@pytest.mark.parametrize("alignment", [None, (0, 0), (1, 2), (0, 3)])
+@pytest.mark.parametrize("alignment", [(-1, None), (0, None), (0, 0), (1, 2), (0, 3)])
 def test_attention(
-    tmp_path: Path, shape: dict[str, int], alignment: tuple[int, int] | None
+    tmp_path: Path, shape: dict[str, int], alignment: tuple[int, int | None]
 ) -> None:
-    """Also where sentences of a batch have different lengths, and of any head."""
+    """Also where sentences of a batch have different lengths, of any head and of their mean."""
     model = random_model(**shape)
     engine = exported(model, tmp_path / "model", alignment)
-    layer, head = alignment or (-1, None)
+    layer, head = alignment
     options = DecodingOptions(
         n_best=2, max_length_extra=4, attention=True, attention_layer=layer, attention_head=head
     )
@@ -344,7 +352,7 @@ def test_int8_translates_as_well_as_fp32(tmp_path: Path) -> None:
     options = DecodingOptions(beam=2)
     outputs = {}
     for kind in (None, "int8"):
-        engine = exported(model, tmp_path / f"{kind}", None, kind, special)
+        engine = exported(model, tmp_path / f"{kind}", quantization=kind, special=special)
         outputs[kind] = [list(r.best.tokens) for r in engine.translate_ids(rows, options)]
     reference = [
         None if r.near_tie else list(r.best.tokens)

@@ -8,11 +8,13 @@ they meet, the variables that say who they are) is done here.
 import importlib
 import json
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -21,13 +23,25 @@ import torch.distributed as dist
 
 from pellucid.training import run as run_module
 from pellucid.training.loop import Loop, Objective
-from tests.reliability.runs import PATIENCE, _child, _context
+from tests.reliability.runs import (
+    PATIENCE,
+    _child,
+    _context,
+    train_on_failing_disk,
+    train_on_full_disk,
+)
 
 _context.set_forkserver_preload(
-    ["pellucid.training.run", "pellucid.training.distributed", "tests.reliability.many"]
+    ["pellucid.training.run", "pellucid.training.shards", "tests.reliability.many"]
 )
 
 ROOT = Path(__file__).parents[2]
+
+
+def new_run(data: Path, folder: Path) -> Path:
+    """The folder of a run that finds its data prepared."""
+    shutil.copytree(data, folder / "data")
+    return folder
 
 
 @contextmanager
@@ -144,8 +158,9 @@ def signal_at(recipe: Path, folder: Path, step: int, ranks: list[int], number: i
     """Train, and get a signal in some processes at the beginning of a step, on the first start."""
 
     def act(loop: Loop, batches: list[Any]) -> None:
-        first = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") == "0"
-        if first and loop.place.step + 1 == step and loop.group.rank in ranks:
+        done = folder / f"signalled-{loop.group.rank}"
+        if loop.place.step + 1 == step and loop.group.rank in ranks and not done.exists():
+            done.touch()
             os.kill(os.getpid(), number)
 
     before_step(act)
@@ -182,6 +197,87 @@ def train_without_pickle(recipe: Path, folder: Path, *settings: str) -> None:
     train(recipe, folder, *settings)
 
 
+def train_within_shares(recipe: Path, folder: Path) -> None:
+    """Go on, while nothing may be made whole before the first step, nor in any save."""
+    from torch.distributed.tensor import DTensor
+
+    from pellucid.model import Transformer
+    from pellucid.training.checkpoint import Checkpoints
+    from pellucid.training.stored import Stored
+
+    watching = [True]
+
+    def check(right: bool, what: str) -> None:
+        assert right or not watching[0], f"{what} is whole in one process"
+
+    def before(owner: Any, name: str, test: Callable[..., None]) -> None:
+        usual = getattr(owner, name)
+
+        def tested(self: Any, *arguments: Any, **named: Any) -> Any:
+            test(self, *arguments)
+            return usual(self, *arguments, **named)
+
+        setattr(owner, name, tested)
+
+    before(DTensor, "full_tensor", lambda *_: check(False, "a gathered tensor"))
+    before(Stored, "__getitem__", lambda stored, name: check(not stored.shape(name), name))
+    build, save = Transformer.__init__, Checkpoints.save
+
+    def built(self: Transformer, *arguments: Any) -> None:
+        build(self, *arguments)
+        check(all(parameter.is_meta for parameter in self.parameters()), "the model")
+
+    def saved(self: Checkpoints, *arguments: Any) -> Path:
+        watching[0] = True
+        path = save(self, *arguments)
+        watching[0] = False
+        return path
+
+    Transformer.__init__, Checkpoints.save = built, saved  # type: ignore[method-assign]
+    before_step(lambda loop, batches: watching.__setitem__(0, False))
+    train(recipe, folder)
+
+
+def save_again(source: Path, target: Path, step: int) -> None:
+    """Load a checkpoint, however many saved it, and save it as this many processes hold it."""
+    import torch
+
+    from pellucid.config import load_recipe
+    from pellucid.text.store import Prepared
+    from pellucid.training.averaging import MovingAverage
+    from pellucid.training.checkpoint import Checkpoint, Checkpoints
+    from pellucid.training.optimizers import Optimizers
+
+    recipe = load_recipe(source / "recipe.toml")
+    vocabulary = Prepared.open(source / "data").tokenizer.vocab_size
+    group = run_module._group(recipe, torch.device("cpu"))
+    model = group.built(recipe.model.config(vocabulary), drawn=False)
+    parameters = dict(model.named_parameters())
+    optimizers, average = Optimizers(model, recipe.training), MovingAverage(model, 0.9)
+    saved = Checkpoints(source / "checkpoints").load(step)
+    assert saved.average is not None
+    with torch.no_grad():
+        for name, tensor in group.loaded(saved.model, parameters):
+            parameters[name].copy_(tensor)
+    optimizers.restore(dict(group.loaded(saved.optimizer, parameters)))
+    average.restore(dict(group.loaded(saved.average, parameters)))
+    again = Checkpoint(parameters, optimizers.tensors(), average.weights, saved.state)
+    Checkpoints(target / "checkpoints").save(step, again, None, group)
+    group.close()
+
+
+def fail_in_save(
+    recipe: Path, folder: Path, rank: int, at: int, half: bool, number: int | None
+) -> None:
+    """Train, and in one process a file operation of the saves fails, or kills it (no number)."""
+    if os.environ["RANK"] != str(rank):
+        train(recipe, folder)
+    elif number is None:
+        train_on_failing_disk(recipe, folder, at, half)
+    else:
+        train_on_full_disk(recipe, folder, at, half, number)
+
+
 def exchange() -> None:
     """What the processes tell each other, checked in each of them."""
     import torch
@@ -207,19 +303,32 @@ def exchange() -> None:
 
 
 def torchrun(
-    *arguments: object, restarts: int = 0, work: str | None = None
+    *arguments: object, restarts: int = 0, work: str | None = None, meet: Sequence[str] = ()
 ) -> subprocess.Popen[str]:
-    """torchrun with 2 processes of `pellucid train`, or of a function of this module."""
+    """torchrun with 2 processes of `pellucid train`, or of a function of this module.
+
+    meet: how it meets the torchruns of other machines; otherwise it is alone.
+    """
     program = ["-m", "pellucid", "train"] if work is None else ["-m", __name__, work]
     return subprocess.Popen(
-        [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2",
+        [sys.executable, "-m", "torch.distributed.run",
+         *(meet or ("--standalone", "--nproc-per-node", "2")),
          "--max-restarts", str(restarts), *program, *map(str, arguments)],
         cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "OMP_NUM_THREADS": "1", "TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
     )  # fmt: skip
+
+
+def two_machines() -> list[str]:
+    """What each of two torchruns with one process is told so that they meet on this machine."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return ["--nnodes", "2", "--nproc-per-node", "1", "--rdzv-backend", "c10d", "--rdzv-id", "test",
+            "--rdzv-endpoint", f"127.0.0.1:{port}", "--local-addr", "127.0.0.1"]  # fmt: skip
 
 
 if __name__ == "__main__":

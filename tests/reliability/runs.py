@@ -95,6 +95,12 @@ def story(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
+def same(one: Path, other: Path) -> None:
+    """Two runs ended with the same bits, and were measured alike."""
+    assert hashes(one) == hashes(other)
+    assert story(one) == story(other)
+
+
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(["pellucid.training.run", "tests.reliability.runs"])
 
@@ -124,7 +130,7 @@ def _child(output: Path | None, work: Callable[..., Any], arguments: tuple[Any, 
         os._exit(error.exit_code)
 
 
-class _Hook:
+class Hook:
     """A watcher that does something after a step."""
 
     def __init__(self, step: int, act: Callable[[], None]) -> None:
@@ -148,7 +154,7 @@ def train_and_signal(
 ) -> None:
     """Train (or go on) and get a signal right after a step."""
     usual = run_module.watchers_for
-    hook = _Hook(step, lambda: os.kill(os.getpid(), number))
+    hook = Hook(step, lambda: os.kill(os.getpid(), number))
     run_module.watchers_for = lambda *a: [*usual(*a), hook]  # type: ignore[assignment]
     run_module.train(recipe, folder=folder, resume=True, overrides=overrides)
 

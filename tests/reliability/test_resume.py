@@ -1,18 +1,26 @@
 """A resumed run is the uninterrupted one: same weights, same optimizer, same losses, bit by bit."""
 
+import io
+import os
 import shutil
 import signal
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from pellucid.errors import ConfigError, InputError
+from pellucid.training import run as run_module
 from pellucid.training.checkpoint import Checkpoints
+from pellucid.training.metrics import read_metrics
 from pellucid.training.run import train
+from pellucid.training.signals import StoppedError
 from tests.reliability.runs import (
+    Hook,
     hashes,
     in_child,
     make_recipe,
+    same,
     story,
     train_and_kill,
     train_and_signal,
@@ -33,11 +41,6 @@ def whole(recipe: Path) -> Path:
     assert len(steps) == 16
     assert steps[-1]["epoch"] > 2
     return folder
-
-
-def same(one: Path, other: Path) -> None:
-    assert hashes(one) == hashes(other)
-    assert story(one) == story(other)
 
 
 def test_the_same_seed_gives_the_same_bytes(recipe: Path, whole: Path, tmp_path: Path) -> None:
@@ -89,6 +92,34 @@ def test_a_signal_saves_and_the_rest_is_the_same(
     assert Checkpoints(folder / "checkpoints").steps()[-1] == 8
     train(folder, resume=True)
     same(whole, folder)
+
+
+def test_why_a_run_stopped_is_said_once(
+    recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the error; the console is left with the last checkpoint, and the metrics note the end."""
+    usual, shown = run_module.watchers_for, io.StringIO()
+    hook = Hook(6, lambda: os.kill(os.getpid(), signal.SIGINT))
+    monkeypatch.setattr(run_module, "watchers_for", lambda *a: [*usual(*a), hook])
+    with pytest.raises(StoppedError, match="stopped by Ctrl-C, saved at step 6; to go on: "):
+        train(recipe, folder=tmp_path / "run", console=Console(file=shown, width=200))
+    assert shown.getvalue().splitlines()[-1] == "saved step-00000006"
+    (end,) = (line for line in read_metrics(tmp_path / "run") if line["kind"] == "end")
+    assert end["summary"] == {"ended": "stopped", "steps": 6}
+
+
+def test_the_mean_of_checkpoints_is_that_of_the_uninterrupted_run(
+    recipe: Path, tmp_path: Path
+) -> None:
+    """A signal between two planned checkpoints, or the clock at each step, add none to it."""
+    mean = ("training.average=2",)
+    train(recipe, folder=tmp_path / "whole", overrides=mean)
+    in_child(train_and_signal, recipe, tmp_path / "run", 14, signal.SIGTERM, mean)
+    assert Checkpoints(tmp_path / "run" / "checkpoints").steps()[-1] == 14
+    train(recipe, folder=tmp_path / "run", resume=True, overrides=mean)
+    same(tmp_path / "whole", tmp_path / "run")
+    train(recipe, folder=tmp_path / "often", overrides=[*mean, "checkpoints.minutes=1e-9"])
+    assert hashes(tmp_path / "whole") == hashes(tmp_path / "often")
 
 
 def test_prefetching_changes_nothing(recipe: Path, whole: Path, tmp_path: Path) -> None:

@@ -152,9 +152,23 @@ def test_ties_go_to_the_lower_token_and_are_reported() -> None:
 
 
 def test_patience_waits() -> None:
-    quick, _ = decode(TRAP, beam=2, early_exit=False)
+    quick, _ = decode(TRAP, beam=2, early_exit=False, patience=1.0)
     slow, _ = decode(TRAP, beam=2, early_exit=False, patience=2.0)
     assert len(quick) < len(slow)
+
+
+def test_short_and_worse_outputs_do_not_crowd_out_a_better_one() -> None:
+    """Two ways end at once, with middling scores; the best one needs three tokens more."""
+    model = {
+        START: {A: 0.55, END: 0.25, B: 0.2},
+        A: {A: 0.9, END: 0.1},
+        B: {END: 0.6, A: 0.4},
+    }
+    _, crowded = decode(model, beam=2, patience=1.0, early_exit=False, max_length=6)
+    _, usual = decode(model, beam=2, max_length=6)
+    _, proven = decode(model, beam=2, stop="proven", max_length=6)
+    assert usual.best.score == pytest.approx(proven.best.score)
+    assert usual.best.score > crowded.best.score
 
 
 def test_sampling_follows_the_probabilities() -> None:

@@ -11,7 +11,8 @@ import torch
 
 from pellucid.decoding import DecodingOptions, SpecialIds
 from pellucid.decoding.torch_engine import TorchEngine, batches
-from pellucid.decoding.torch_predictor import OutputProjection, best
+from pellucid.decoding.torch_predictor import best
+from pellucid.decoding.torch_step import Linear
 from pellucid.errors import InputError
 from pellucid.model import ModelConfig, Transformer
 
@@ -127,15 +128,41 @@ def test_topk_breaks_ties_by_id() -> None:
     assert values.tolist() == [[0.0] * 3, [1.0] * 3]
 
 
-@pytest.mark.parametrize("rows", [1, 2, 16, 17, 40])
+@pytest.mark.parametrize("width", [64_000, 20_011])
+def test_topk_over_a_large_vocabulary_is_a_stable_sort(width: int) -> None:
+    scores = torch.randn(5, width)
+    scores[0, 7:width:50] = 9.0  # ties over many blocks
+    scores[1, -3:] = 10.0  # in the last block, which may be short
+    scores[2, 100:109] = torch.arange(9.0) + 10  # the best in one block
+    values, tokens = best(scores, 9)
+    wanted, ids = scores.sort(dim=1, descending=True, stable=True)
+    assert torch.equal(values, wanted[:, :9])
+    assert torch.equal(tokens, ids[:, :9])
+
+
+def test_the_best_two_break_ties_by_id_and_leave_the_scores() -> None:
+    low = -torch.inf
+    scores = torch.tensor(
+        [[1.0, 3, 3, 2], [3, 1, 3, 3], [low, low, 5, low], [4, low, low, low], [low] * 4]
+    )
+    before = scores.clone()
+    values, tokens = best(scores, 2)
+    assert tokens.tolist() == [[1, 2], [0, 2], [2, 0], [0, 1], [0, 1]]
+    assert values.tolist() == [[3, 3], [3, 3], [5, low], [4, low], [low, low]]
+    assert torch.equal(scores, before)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3, 8, 9, 40])
 @pytest.mark.parametrize("bias", [True, False])
-def test_output_projection_is_the_output_layer(rows: int, bias: bool) -> None:
-    model = engine(output_bias=True).model
-    if not bias:
-        model.output.bias = None
-    states = torch.randn(rows, 8)
-    with torch.no_grad():
-        torch.testing.assert_close(OutputProjection(model)(states), model.output(states))
+@pytest.mark.parametrize("shape", [(8, 20), (20, 8)])
+def test_the_fast_linear_layer_is_the_linear_layer(
+    rows: int, bias: bool, shape: tuple[int, int]
+) -> None:
+    layer, x = torch.nn.Linear(*shape, bias=bias), torch.randn(rows, shape[0])
+    with torch.inference_mode():
+        fast = Linear(layer.weight, layer.bias)
+        torch.testing.assert_close(fast(x), layer(x))
+        torch.testing.assert_close(fast(x, torch.empty(rows, shape[1])), layer(x))
 
 
 def test_threads_may_share_an_engine() -> None:

@@ -14,11 +14,10 @@ from torch.utils.flop_counter import FlopCounterMode
 from pellucid.config import ModelConfig, Recipe, load_recipe
 from pellucid.errors import ConfigError, InputError
 from pellucid.model import Transformer
+from pellucid.model.flops import BatchShape, forward_flops
 from pellucid.training import hardware
 from pellucid.training.flops import (
     PAPER,
-    BatchShape,
-    forward_flops,
     paper_cost,
     six_nd,
     training_flops,

@@ -3,7 +3,6 @@
 import json
 import math
 import re
-from html.parser import HTMLParser
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,41 +12,12 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from pellucid.cli import app
+from pellucid.drawing.svg import Curve, attention_map, escaped, line_chart, log_ticks, ticks
 from pellucid.errors import InputError
 from pellucid.training.metrics import METRICS, Metrics
 from pellucid.training.progress import Sample, StepReport, ValidationReport
 from pellucid.training.report import write_report
-from pellucid.training.svg import Curve, attention_map, escaped, line_chart, log_ticks, ticks
-
-HARM = "<script>alert('x')</script><img src=x onerror=alert(1)>\"'&</style></svg>\x00\x1b\ud800"
-VOID = {"meta", "br", "img", "link", "input", "hr"}
-
-
-class Page(HTMLParser):
-    """The tags of a page, with a check that all are closed in order."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.texts: list[str] = []
-        self._open: list[str] = []
-        self.feed(text)
-        self.close()
-        assert not self._open
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.texts.append(data)
+from tests.pages import HARM, Page
 
 
 class Titled:

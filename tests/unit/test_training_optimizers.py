@@ -248,17 +248,14 @@ def test_the_moving_average() -> None:
     torch.testing.assert_close(average.weights[name], first + (1 - decay * 0.5))
 
 
-def test_the_mean_of_checkpoints(tmp_path: Path) -> None:
-    files = []
-    for number in range(3):
-        files.append(tmp_path / f"{number}.safetensors")
-        save_file({"w": torch.full((2, 2), float(number)), "b": torch.ones(3)}, files[-1])
-    found = mean_of(files)
+def test_the_mean_of_checkpoints() -> None:
+    some = [{"w": torch.full((2, 2), float(n)), "b": torch.ones(3)} for n in range(3)]
+    found = mean_of(some)
+    assert list(found) == ["w", "b"]
     assert torch.equal(found["w"], torch.ones(2, 2))
     assert found["w"].dtype == torch.float32
     assert math.isclose(found["b"].sum().item(), 3.0)
-    save_file({"other": torch.ones(1)}, files[0])
     with pytest.raises(InputError, match="other weights"):
-        mean_of(files)
+        mean_of([*some, {"other": torch.ones(1)}])
     with pytest.raises(InputError, match="no checkpoint"):
         mean_of([])

@@ -183,6 +183,6 @@ def test_every_setting_has_its_help() -> None:
                 assert kind.__doc__
                 check(kind)
             else:
-                assert field.description, f"{cls.__name__}.{name} needs a docstring under it"
+                assert cls.help_texts().get(name), f"{cls.__name__}.{name}: no docstring under it"
 
     check(Recipe)

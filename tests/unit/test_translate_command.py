@@ -80,7 +80,7 @@ def test_a_whole_run(folder: Path, tmp_path: Path) -> None:
     run = pellucid("translate", "--model", str(folder), data=data)
     assert run.returncode == 0
     assert run.stdout.count(b"\n") == 3
-    assert b"1 lines had bytes that are not UTF-8" in run.stderr
+    assert b"lines with bytes that are not UTF-8 (now U+FFFD): 1\n" in run.stderr
     output = tmp_path / "out.txt"
     run = pellucid(
         "translate", "--model", str(folder), "--json", "-o", str(output), "le phare", "42"
@@ -94,10 +94,17 @@ def test_a_whole_run(folder: Path, tmp_path: Path) -> None:
 
 
 def test_n_best_lines(folder: Path) -> None:
-    run = pellucid("translate", "--model", str(folder), "--n-best", "3", "le phare")
-    lines = run.stdout.splitlines()
-    assert 1 < len(lines) <= 3  # outputs that read alike are given once
-    assert len(set(lines)) == len(lines)
+    """Always n lines for a text; outputs that read alike are given once, so some may be empty."""
+    run = pellucid(
+        "translate", "--model", str(folder), "--n-best", "3", "le phare", "42", "un lundi"
+    )
+    lines = run.stdout.decode().split("\n")
+    assert len(lines) == 3 * 3 + 1
+    assert lines[3:6] == ["42", "", ""]
+    for first in (0, 6):
+        different = [line for line in lines[first : first + 3] if line]
+        assert lines[first] == different[0]
+        assert 1 < len(different) == len(set(different))
 
 
 def test_documents(folder: Path, tmp_path: Path) -> None:
@@ -114,12 +121,18 @@ def test_documents(folder: Path, tmp_path: Path) -> None:
     binary.write_bytes(b"\x00\xff\x01")
     run = pellucid("translate", "--model", str(folder), "--file", str(binary))
     assert run.returncode == 2
+    long = tmp_path / "long.txt"
+    long.write_text("le vélo vert " * 200)
+    run = pellucid("translate", "--model", str(folder), "--beam", "1", "--file", str(long))
+    assert run.returncode == 0
+    assert b"over-long sentences, translated in parts: 1\n" in run.stderr
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (["--to", "de"], "it translates fr-en, en-fr"),
+        (["--from", "fr", "--to", "fr"], "does not translate from fr into fr: it translates fr-en"),
         (["--engine", "fast"], "choose auto, ct2 or torch"),
         (["--file", "nowhere.md"], "there is no file nowhere.md"),
         (["--file", "a.docx"], "not a kind of document"),

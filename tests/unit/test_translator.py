@@ -219,10 +219,11 @@ def test_alternatives(translator: Translator) -> None:
 def test_look(folder: Path, translator: Translator) -> None:
     look = translator.look("le vélo", **SHORT)
     assert look.text == translator("le vélo", **SHORT)
-    assert look.steps[-1].done == (0,)
-    assert look.source_tokens[0] == "<2en>"
-    weights = look.trace[look.trace.names("decoder.*.cross.weights")[0]]
-    assert weights.shape[-1] == len(look.source_tokens)
+    assert look.hypotheses[0].text == look.text
+    assert len(look.beam) >= len(look.tokens.answers) - 1
+    assert look.tokens.source[0].piece == "<2en>"
+    weights = look["decoder.0.cross.weights"]
+    assert weights.shape[-2:] == (len(look.tokens.target), len(look.tokens.source))
     code = (
         "import sys; sys.modules['torch'] = None; import pellucid\n"
         f"t = pellucid.load({str(folder)!r}, threads=1); t('le')\n"

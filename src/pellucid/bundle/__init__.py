@@ -3,7 +3,9 @@
     manifest.json          size and sha256 of every file, and of the manifest itself
     config.toml            the model's shape, its languages and directions
     weights.safetensors    the weights, matrices that are tied stored once
-    tokenizer.model        the tokenizer
+    tokenizer.model        the tokenizer; that of an imported model is special.json, source.spm,
+                           target.spm, vocab.json and, if the target has ids of its own,
+                           target_vocab.json
     MODEL.md               what the model is, for a person
     ct2/                   the same model for CTranslate2, where it can be expressed
 

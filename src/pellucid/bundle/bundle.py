@@ -19,7 +19,6 @@ from pellucid.bundle.layout import (
     CONFIG,
     CT2,
     NEEDED,
-    TOKENIZER,
     WEIGHTS,
     BundleConfig,
     DamagedBundleError,
@@ -32,7 +31,7 @@ from pellucid.bundle.weights import check_shapes, read_header, read_weights, unt
 from pellucid.bundle.writing import finish_draft, swap_in, write_bytes, write_text
 from pellucid.config import ModelConfig
 from pellucid.errors import InputError, PellucidError
-from pellucid.text.tokenizer import Tokenizer
+from pellucid.text.subwords import Subwords, open_subwords
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,7 +46,7 @@ class Bundle:
     folder: Path
     settings: BundleConfig
     manifest: Mapping[str, Any]
-    tokenizer: Tokenizer
+    tokenizer: Subwords
 
     @property
     def config(self) -> ModelConfig:
@@ -98,7 +97,7 @@ class Bundle:
             read_header(folder / WEIGHTS)
         settings = read_config(folder / CONFIG)
         try:
-            tokenizer = Tokenizer.load(folder / TOKENIZER)
+            tokenizer = open_subwords(folder, manifest["files"])
         except InputError as error:
             raise DamagedBundleError(str(error)) from None
         check_fit(folder, settings, tokenizer)
@@ -179,26 +178,29 @@ class Bundle:
         folder: Path | str,
         config: ModelConfig,
         state_dict: Mapping[str, Tensor],
-        tokenizer: Tokenizer,
+        tokenizer: Subwords,
         *,
         directions: Sequence[str],
         about: Mapping[str, Any],
         half: bool = False,
         alignment: tuple[int, int] | None = None,
+        longest: int | None = None,
     ) -> Bundle:
         """Write a model to a folder, and open it again, which checks it.
 
         All of it is there or none: it is written beside the folder, and then renamed. A bundle
         that is there already is replaced; a folder with anything else is not touched. The first
         of the directions is the default one. `half` stores the weights as float16, in half the
-        room. `alignment` is what `decoding.alignment` found. `about` is for MODEL.md: a title and
-        whatever else a person should know, by name.
+        room. `alignment` is what `decoding.alignment` found, `longest` the tokens of the longest
+        sentences that were learned from. `about` is for MODEL.md: a title and whatever else a
+        person should know, by name.
         """
         folder = Path(folder).absolute()
         settings = BundleConfig(
             directions=tuple(directions),
             default_direction=directions[0],
             alignment=alignment,
+            longest=longest,
             model=config,
         )
         check_fit(folder, settings, tokenizer)
@@ -210,9 +212,10 @@ class Bundle:
             draft.mkdir(parents=True)
             write_text(draft / CONFIG, config_text(settings))
             write_text(draft / ABOUT, about_text(settings, weights, about))
-            write_bytes(draft / TOKENIZER, tokenizer.model)
+            for name, data in tokenizer.files().items():
+                write_bytes(draft / name, data)
             write_weights(draft / WEIGHTS, weights, half)
-            finish_draft(draft, sorted((*NEEDED, ABOUT)))
+            finish_draft(draft, sorted((*NEEDED, *tokenizer.files(), ABOUT)))
             swap_in(draft, folder)
         except OSError as error:
             reason = error.strerror or short(error)

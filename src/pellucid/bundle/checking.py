@@ -12,6 +12,7 @@ from pellucid.bundle.layout import (
     FORMAT,
     MANIFEST,
     NEEDED,
+    TOKENIZERS,
     BundleConfig,
     DamagedBundleError,
     short,
@@ -19,7 +20,7 @@ from pellucid.bundle.layout import (
 from pellucid.config import split_direction
 from pellucid.errors import InputError
 from pellucid.text.store import file_hash, manifest_hash
-from pellucid.text.tokenizer import PAD_ID, Tokenizer
+from pellucid.text.subwords import Subwords
 
 _LARGEST_MANIFEST = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
@@ -52,6 +53,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     for name in NEEDED:
         if name not in files:
             raise DamagedBundleError(f"{path} lists no {name}: the model is not whole")
+    if not any(files.keys() >= set(kind) for kind in TOKENIZERS):
+        raise DamagedBundleError(
+            f"{path} lists no {TOKENIZERS[0][0]}, nor the files of Marian's tokenizer: the model "
+            "is not whole"
+        )
     return manifest
 
 
@@ -95,26 +101,31 @@ def check_file(folder: Path, name: str, expected: dict[str, Any]) -> None:
         raise DamagedBundleError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def check_fit(folder: Path, settings: BundleConfig, tokenizer: Tokenizer) -> None:
+def check_fit(folder: Path, settings: BundleConfig, tokenizer: Subwords) -> None:
     """Refuse a model and a tokenizer that do not belong together."""
     config = settings.model
-    for what, size in (
-        ("vocab_size", config.vocab_size),
-        ("source_vocab_size", config.source_vocab_size or config.vocab_size),
+    source_size = config.source_vocab_size or config.vocab_size
+    for what, size, pieces in (
+        ("vocab_size", config.vocab_size, tokenizer.vocab_size),
+        ("source_vocab_size", source_size, tokenizer.source_vocab_size),
     ):
-        if size != tokenizer.vocab_size:
+        if size != pieces:
             raise DamagedBundleError(
                 f"{folder}: the model's {what} is {size}, and the tokenizer has "
-                f"{tokenizer.vocab_size} pieces: they do not belong together"
+                f"{pieces} pieces: they do not belong together"
             )
-    if config.pad_id != PAD_ID:
-        raise DamagedBundleError(f"{folder}: pad_id is {config.pad_id}, the tokenizer's {PAD_ID}")
+    if config.pad_id != tokenizer.pad_id:
+        raise DamagedBundleError(
+            f"{folder}: pad_id is {config.pad_id}, the tokenizer's {tokenizer.pad_id}"
+        )
     for direction in settings.directions:
         target = split_direction(direction)[1]
-        if target not in tokenizer.languages:
+        try:
+            tokenizer.tag_ids(target)
+        except InputError:
             raise DamagedBundleError(
                 f"{folder}: the tokenizer has no tag for {target!r}, which {direction!r} needs"
-            )
+            ) from None
 
 
 def check_replaceable(folder: Path) -> None:

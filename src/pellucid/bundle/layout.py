@@ -11,15 +11,21 @@ from pydantic import Field, model_validator
 from pellucid import __version__
 from pellucid.config import ModelConfig, Settings, as_toml, split_direction
 from pellucid.errors import PellucidError
+from pellucid.text import marian, tokenizer
 
 FORMAT = 1
 MANIFEST = "manifest.json"
 CONFIG = "config.toml"
 WEIGHTS = "weights.safetensors"
-TOKENIZER = "tokenizer.model"
 ABOUT = "MODEL.md"
 CT2 = "ct2"
-NEEDED = (CONFIG, WEIGHTS, TOKENIZER)
+TOKENIZER = tokenizer.FILE
+NEEDED = (CONFIG, WEIGHTS)
+TOKENIZERS = (
+    (TOKENIZER,),
+    (marian.SPECIAL, marian.SOURCE_SPM, marian.TARGET_SPM, marian.VOCAB),
+)
+"""The files of a tokenizer, of our own kind or of Marian's."""
 
 
 class DamagedBundleError(PellucidError):
@@ -43,20 +49,38 @@ class BundleConfig(Settings):
 
     alignment: tuple[int, int] | None = None
     """The decoder layer and head whose cross-attention says best which source token an output
-    token comes from, where that was measured."""
+    token comes from, where that was measured; head -1 is the mean of the layer's heads."""
+
+    longest: int | None = Field(default=None, ge=1)
+    """Tokens of the longest sentences that it learned from, where that is known: a translator
+    cuts longer ones into parts, as models are poor at lengths that they have not seen."""
 
     model: ModelConfig
     """The shape of the model."""
 
     @model_validator(mode="after")
-    def _directions_fit(self) -> Self:
+    def _parts_fit(self) -> Self:
         for direction in self.directions:
             split_direction(direction)
         if self.default_direction not in self.directions:
             raise ValueError(
                 f"default_direction = {self.default_direction!r} is not one of the directions"
             )
+        layer, head = self.alignment or (0, 0)
+        if self.alignment and not (
+            0 <= layer < self.model.decoder_layers and -1 <= head < self.model.heads
+        ):
+            raise ValueError(f"alignment = [{layer}, {head}] is no layer and head of this model")
         return self
+
+    @property
+    def attention_place(self) -> tuple[int, int | None]:
+        """`alignment` as a search is told it: a layer, and a head or None for their mean.
+
+        Where nothing was measured, the mean of the last layer.
+        """
+        layer, head = self.alignment or (-1, -1)
+        return layer, None if head == -1 else head
 
     @property
     def languages(self) -> tuple[str, ...]:

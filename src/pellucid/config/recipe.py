@@ -50,6 +50,11 @@ class Recipe(Settings):
     title: str = ""
     """What this model is, in a line; it goes into the bundle."""
 
+    start_from: str | None = None
+    """A model to go on from in place of new weights (fine-tuning): its folder, or a name as
+    `pellucid translate --model` takes it. Vocabulary and shape are that model's: only its dropouts
+    may be set in the section model, and nothing in the section tokenizer."""
+
     data: DataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
     batches: BatchConfig = BatchConfig()
@@ -58,6 +63,25 @@ class Recipe(Settings):
     validation: ValidationConfig = ValidationConfig()
     stopping: StoppingConfig = StoppingConfig()
     checkpoints: CheckpointConfig = CheckpointConfig()
+
+    @model_validator(mode="after")
+    def _nothing_is_decided_twice(self) -> Self:
+        if self.start_from is None:
+            return self
+        if self.training.embeddings != "random":
+            raise ValueError(
+                "training.embeddings is for new weights, and start_from has its own: leave one out"
+            )
+        free = {"dropout", "attention_dropout", "activation_dropout"}
+        for section, may in (("model", free), ("tokenizer", set[str]())):
+            settings: Settings = getattr(self, section)
+            usual = type(settings)()
+            for key in settings.model_fields_set - may:
+                if getattr(settings, key) != getattr(usual, key):
+                    raise ValueError(
+                        f"{section}.{key} is that of the model that start_from names: leave it out"
+                    )
+        return self
 
     @model_validator(mode="after")
     def _validation_is_there(self) -> Self:
@@ -101,6 +125,9 @@ def load_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def _resolve_paths(values: dict[str, Any], base: Path) -> None:
+    start = values.get("start_from")
+    if isinstance(start, str) and (base / Path(start).expanduser()).is_dir():  # else it is a name
+        values["start_from"] = os.path.normpath(base / Path(start).expanduser())
     data = values.get("data")
     for split in ("train", "valid", "test"):
         corpora = data.get(split) if isinstance(data, dict) else None

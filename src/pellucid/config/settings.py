@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import difflib
+import inspect
+from itertools import pairwise
+from textwrap import dedent
 from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -17,7 +21,6 @@ class Settings(BaseModel):
         frozen=True,
         extra="forbid",
         validate_default=True,
-        use_attribute_docstrings=True,
         defer_build=True,  # a command pays for the settings it uses, not for all
     )
 
@@ -26,6 +29,21 @@ class Settings(BaseModel):
             super().__init__(**values)
         except ValidationError as error:
             raise ConfigError(_one_line(type(self), error)) from None
+
+    @classmethod
+    def help_texts(cls) -> dict[str, str]:
+        """The docstring under each setting; read from the source only when somebody asks."""
+        found: dict[str, str] = {}
+        for kind in reversed(cls.__mro__):
+            if not issubclass(kind, Settings):
+                continue
+            (tree,) = ast.parse(dedent(inspect.getsource(kind))).body
+            assert isinstance(tree, ast.ClassDef)
+            for setting, below in pairwise(tree.body):
+                if isinstance(setting, ast.AnnAssign) and isinstance(below, ast.Expr):
+                    name, text = ast.unparse(setting.target), ast.literal_eval(below.value)
+                    found[name] = inspect.cleandoc(text)
+        return found
 
     def changed(self, **changes: Any) -> Self:
         """The same settings with some of them changed, validated again."""

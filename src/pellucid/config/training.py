@@ -28,6 +28,11 @@ class TrainingConfig(Settings):
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Decides the first weights, the order of the data and the dropout."""
 
+    embeddings: Literal["random", "pairs"] = "random"
+    """What the embeddings are at the start: drawn at random, or counted over the training pairs, so
+    that words that stand in the same pairs begin close together. That takes seconds and saves
+    much of the first epoch; it needs one vocabulary for both languages."""
+
     optimizer: Literal["adamw", "adam", "muon"] = "adamw"
     """adamw; adam (the paper: weight decay, if any, goes through the gradient); muon for the
     matrices inside the layers, with adamw for the rest."""

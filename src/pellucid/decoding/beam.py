@@ -14,7 +14,7 @@ import numpy as np
 from pellucid.decoding.beams import Beams, banned_tokens, coverage_term, open_beams
 from pellucid.decoding.options import best_attainable
 from pellucid.decoding.predictor import Predictor
-from pellucid.decoding.steps import NEAR_TIE, Fate, Hypothesis, Result, Step
+from pellucid.decoding.steps import ENDED, KEPT, NEAR_TIE, NONE, PRUNED, Hypothesis, Result, Step
 from pellucid.decoding.task import Task
 
 
@@ -132,9 +132,9 @@ def select(task: Task, beams: Beams, candidates: Candidates) -> np.ndarray:
     ends = exists & first & (is_end | last)
     goes_on = exists & ~is_end & ~last
     kept = goes_on & (goes_on.cumsum(axis=1) <= beam)
-    fates = np.where(exists, Fate.PRUNED, Fate.NONE)
-    fates[kept] = Fate.KEPT
-    fates[ends] = Fate.ENDED
+    fates = np.where(exists, PRUNED, NONE)
+    fates[kept] = KEPT
+    fates[ends] = ENDED
     return fates
 
 
@@ -147,14 +147,14 @@ def close_calls(task: Task, candidates: Candidates, fates: np.ndarray) -> np.nda
     """
     ranks, beam = candidates.ranks, task.options.beam
     is_end = candidates.tokens == task.special.end
-    kept, pruned = fates == Fate.KEPT, fates == Fate.PRUNED
+    kept, pruned = fates == KEPT, fates == PRUNED
     lowest_kept = np.where(kept, ranks, np.inf).min(axis=1)
     goes_on = kept.any(axis=1)
     rival = np.where(pruned & ~(is_end & goes_on[:, None]), ranks, -np.inf).max(axis=1)
     close: np.ndarray = goes_on & (rival > lowest_kept - NEAR_TIE)
     if ranks.shape[1] > beam:
-        ended, missed = fates == Fate.ENDED, pruned & is_end
-        outside = np.where(fates[:, beam] == Fate.NONE, -np.inf, ranks[:, beam])
+        ended, missed = fates == ENDED, pruned & is_end
+        outside = np.where(fates[:, beam] == NONE, -np.inf, ranks[:, beam])
         lowest_ended = np.where(ended, ranks, np.inf).min(axis=1)
         close |= outside > lowest_ended - NEAR_TIE
         best_missed = np.where(missed, ranks, -np.inf).max(axis=1)
@@ -166,7 +166,7 @@ def finish(task: Task, search: Search, candidates: Candidates, fates: np.ndarray
     """Collect the hypotheses that ended, and see which sentences are done."""
     beams = search.beams
     ended = []
-    for row, column in np.argwhere(fates == Fate.ENDED).tolist():
+    for row, column in np.argwhere(fates == ENDED).tolist():
         parent = int(candidates.parents[row, column])
         added = (
             int(candidates.tokens[row, column]),
@@ -175,7 +175,7 @@ def finish(task: Task, search: Search, candidates: Candidates, fates: np.ndarray
         score = float(candidates.scores[row, column])
         sentence = int(beams.sentences[row])
         ended.append((sentence, beams.hypothesis(task, row, parent, added, score)))
-    for row in np.flatnonzero((fates == Fate.NONE).all(axis=1)).tolist():
+    for row in np.flatnonzero((fates == NONE).all(axis=1)).tolist():
         if int(beams.sentences[row]) not in search.ended:
             ended += _blocked(task, beams, row)
     for sentence, hypothesis in ended:
@@ -213,7 +213,7 @@ def _blocked(task: Task, beams: Beams, row: int) -> list[tuple[int, Hypothesis]]
 def _done(task: Task, search: Search, candidates: Candidates, fates: np.ndarray) -> list[int]:
     """The sentences whose search is over."""
     done = []
-    kept = fates == Fate.KEPT
+    kept = fates == KEPT
     for row, sentence in enumerate(search.beams.sentences.tolist()):
         if not kept[row].any():
             done.append(sentence)
@@ -248,8 +248,8 @@ def advance(task: Task, search: Search, step: Step, predictor: Predictor) -> Non
     """Go on with the kept candidates of the sentences that are not done."""
     beams, beam = search.beams, task.options.beam
     A, width = beams.sums.shape
-    open_rows = np.flatnonzero(~np.isin(step.sentences, step.done))
-    kept = step.fates[open_rows] == Fate.KEPT
+    open_rows = step.open_rows
+    kept = step.fates[open_rows] == KEPT
     # The kept ones first, in their order; a row with fewer than `beam` is filled up with others,
     # whose sums are set to -inf.
     columns = np.argsort(~kept, axis=1, kind="stable")[:, :beam]

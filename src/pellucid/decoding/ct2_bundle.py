@@ -2,36 +2,56 @@
 
 from __future__ import annotations
 
+import importlib.util
 from pathlib import Path
 
 from pellucid.bundle import CT2, Bundle
+from pellucid.config import ModelConfig
 from pellucid.decoding.ct2_export import export, obstacle
-from pellucid.decoding.engine import SpecialIds
-from pellucid.text.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from pellucid.decoding.engine import SpecialIds, special_ids
+from pellucid.text.subwords import Subwords
+from pellucid.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 
 SPECIAL = SpecialIds(pad=PAD_ID, start=BOS_ID, end=EOS_ID)
-"""The special ids of every bundle."""
+"""The special ids of bundles with a tokenizer of our own kind."""
+
+
+def why_not_ct2(config: ModelConfig) -> str | None:
+    """Why ct2/ cannot be written here for a model of this shape, or None if it can."""
+    if importlib.util.find_spec("ctranslate2") is None:
+        return "CTranslate2 is not installed (pip install ctranslate2)"
+    return obstacle(config)
 
 
 def add_ct2(bundle: Bundle, quantization: str | None = "int8") -> Bundle:
-    """The bundle with ct2/ in it, or as it is if CTranslate2 cannot run a model of this shape.
+    """The bundle with ct2/ in it, or as it is if that cannot be written (see `why_not_ct2`).
 
     quantization: int8 by default (a quarter of the size, and fast on a CPU); None for float32.
     """
-    if obstacle(bundle.config) is not None:
+    if why_not_ct2(bundle.config) is not None:
         return bundle
-    pieces = [piece.piece for piece in bundle.tokenizer.pieces]
+    return bundle.with_folder(CT2, lambda folder: write_ct2(bundle, folder, quantization))
 
-    def write(folder: Path) -> None:
-        export(
-            bundle.config,
-            bundle.weights(),
-            folder,
-            pieces=pieces,
-            special=SPECIAL,
-            unknown=UNK_ID,
-            quantization=quantization,
-            alignment=bundle.settings.alignment,
-        )
 
-    return bundle.with_folder(CT2, write)
+def write_ct2(bundle: Bundle, folder: Path, quantization: str | None = "int8") -> None:
+    """A bundle's model as a folder that CTranslate2 loads; InputError if it cannot be expressed."""
+    pieces, source_pieces = vocabularies(bundle.tokenizer)
+    export(
+        bundle.config,
+        bundle.weights(),
+        folder,
+        pieces=pieces,
+        source_pieces=source_pieces,
+        special=special_ids(bundle.tokenizer),
+        unknown=bundle.tokenizer.unk_id,
+        quantization=quantization,
+        alignment=bundle.settings.attention_place,
+    )
+
+
+def vocabularies(tokenizer: Subwords) -> tuple[list[str], list[str]]:
+    """The pieces of the target and of the source side, in the order of their ids."""
+    return (
+        [tokenizer.piece(token, "target") for token in range(tokenizer.vocab_size)],
+        [tokenizer.piece(token, "source") for token in range(tokenizer.source_vocab_size)],
+    )

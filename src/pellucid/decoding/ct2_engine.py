@@ -60,7 +60,7 @@ class Ct2Engine:
     """Translates token ids with CTranslate2, batches side by side on all cores.
 
     folder: what `ct2_export.export` wrote. pieces: the vocabulary it was written with.
-    alignment: the layer and head it was written with. threads: batches that run at the same time,
+    alignment: the layer and head it was written for. threads: batches that run at the same time,
     one core each (all cores, unless given): on a CPU that beats several cores for one batch.
     Several threads may share one engine; their batches wait in one queue.
     """
@@ -73,7 +73,7 @@ class Ct2Engine:
         pieces: Sequence[str],
         *,
         source_pieces: Sequence[str] | None = None,
-        alignment: tuple[int, int] | None = None,
+        alignment: tuple[int, int | None] = (-1, None),
         threads: int | None = None,
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
     ) -> None:
@@ -82,7 +82,7 @@ class Ct2Engine:
         self.config, self._special = config, special
         self._pieces, self._source_pieces = list(pieces), list(source_pieces or pieces)
         self._ids = {piece: token for token, piece in enumerate(self._pieces)}
-        self._alignment = alignment or (-1, None)
+        self._alignment = alignment
         self.threads = threads or available_cores()
         self.batch_tokens = batch_tokens
         try:
@@ -216,14 +216,12 @@ class Ct2Engine:
     ) -> Iterator[_Batch]:
         """Sentences of similar length together, longest first.
 
-        A batch has one limit, the highest of its sentences. Where limits differ, all hypotheses of
-        the beam are asked for: if none has reached its sentence's own limit, the search has ended
-        before it, and the limit made no difference. With patience, more hypotheses end than can be
-        asked for, so there a batch has one limit only. CTranslate2 4.8 mixes up the first
+        A batch has one limit, the highest of its sentences. Where limits differ, all hypotheses
+        that ended are asked for: if none has reached its sentence's own limit, the search has
+        ended before it, and the limit made no difference. CTranslate2 4.8 mixes up the first
         attention of sentences in a batch, so where that is asked for, each is alone.
         """
         options = task.options
-        exact = exact or options.patience != 1
         budget = self.batch_tokens * 4 // options.beam
 
         def key(i: int) -> tuple[int, ...]:
@@ -242,7 +240,9 @@ class Ct2Engine:
             batch = order[at:stop]
             limits = {int(task.limits[i]) for i in batch}
             all_of_them = len(limits) > 1 or self._moves_scores(task)  # then they are ranked again
-            asked = options.beam if all_of_them else options.n_best
+            asked = options.n_best
+            if all_of_them and options.beam > 1:  # greedy search has one, whatever the patience
+                asked = options.enough_ended
             minimum = int(task.minimums[batch[0]])
             yield _Batch(batch, max(limits), minimum, asked, options.forbidden)
             at = stop
@@ -305,7 +305,8 @@ class Ct2Engine:
 
     def _result(self, task: Task, sentence: int, found: list[Hypothesis]) -> Result:
         """Near-ties are known only as far as the scores show them."""
-        close = any(a.score - b.score < NEAR_TIE for a, b in pairwise(found))
+        known = found[: task.options.n_best + 1]
+        close = any(a.score - b.score < NEAR_TIE for a, b in pairwise(known))
         return Result(tuple(found), close or None, len(task.prefixes[sentence]))
 
     def _mend(self, task: Task, results: dict[int, Result]) -> bool:

@@ -48,20 +48,19 @@ def export(
     unknown: int,
     source_pieces: Sequence[str] | None = None,
     quantization: str | None = "int8",
-    alignment: tuple[int, int] | None = None,
+    alignment: tuple[int, int | None] = (-1, None),
 ) -> None:
     """Write a folder that `ctranslate2.Translator` loads; whole or not at all.
 
     weights: a model's state dict as numpy arrays. pieces: the vocabulary in the order of its ids.
     quantization: how the matrices are stored, None for float32. alignment: the decoder layer and
-    head whose cross-attention says which source token an output token comes from.
+    head whose cross-attention it can give; None is the mean of the layer's heads.
     """
     reason = obstacle(config)
     if reason is not None:
         raise InputError(f"{reason}: run this model with the torch engine")
     spec = _spec(config, alignment)
-    if alignment is not None:
-        weights = _with_head_first(config, weights, *alignment)
+    weights = _with_head_first(config, weights, *alignment)
     _fill_encoder(spec.encoder, config, weights)
     _fill_decoder(spec.decoder, config, weights)
     spec.register_source_vocabulary(list(source_pieces or pieces))
@@ -83,7 +82,7 @@ def export(
         made.rename(folder)
 
 
-def _spec(config: ModelConfig, alignment: tuple[int, int] | None) -> Any:
+def _spec(config: ModelConfig, alignment: tuple[int, int | None]) -> Any:
     from ctranslate2.specs import common_spec, transformer_spec  # type: ignore[import-untyped]
 
     gated = config.activation in ("geglu", "geglu_tanh", "swiglu")
@@ -105,8 +104,8 @@ def _spec(config: ModelConfig, alignment: tuple[int, int] | None) -> Any:
     encoder = transformer_spec.TransformerEncoderSpec(config.encoder_layers, **shape)
     decoder = transformer_spec.TransformerDecoderSpec(
         config.decoder_layers,
-        alignment_layer=alignment[0] if alignment else -1,
-        alignment_heads=1 if alignment else config.heads,
+        alignment_layer=alignment[0],
+        alignment_heads=config.heads if alignment[1] is None else 1,
         external_pre_post_encoder_layers=config.norm == "sandwich",
         **shape,
     )
@@ -114,11 +113,15 @@ def _spec(config: ModelConfig, alignment: tuple[int, int] | None) -> Any:
     return transformer_spec.TransformerSpec(encoder, decoder)
 
 
-def _with_head_first(config: ModelConfig, weights: Weights, layer: int, head: int) -> Weights:
+def _with_head_first(
+    config: ModelConfig, weights: Weights, layer: int, head: int | None
+) -> Weights:
     """The weights with one head of a layer's cross-attention first, where CTranslate2 looks.
 
     The order of heads makes no difference, as long as a group of heads stays with its keys.
     """
+    if head is None:
+        return weights
     K, H, G = config.head_width, config.heads, config.key_value_heads or config.heads
     queries = np.arange(H).reshape(G, H // G)
     group = head // (H // G)

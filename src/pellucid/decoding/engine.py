@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol
 
 from pellucid.decoding.options import DecodingOptions
 from pellucid.decoding.steps import Result
+from pellucid.text.subwords import Subwords
 
 
 class SpecialIds(NamedTuple):
@@ -18,6 +19,11 @@ class SpecialIds(NamedTuple):
     """What the decoder reads first (Marian's models take the pad id)."""
     end: int
     """What the decoder writes last."""
+
+
+def special_ids(tokenizer: Subwords) -> SpecialIds:
+    """The special ids of a tokenizer."""
+    return SpecialIds(tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
 
 
 class Engine(Protocol):

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from pellucid.bundle import Bundle
-from pellucid.decoding.ct2_bundle import SPECIAL
+from pellucid.decoding.ct2_bundle import vocabularies
 from pellucid.decoding.ct2_engine import Ct2Engine
 from pellucid.decoding.ct2_export import obstacle
-from pellucid.decoding.engine import Engine, SpecialIds
+from pellucid.decoding.engine import Engine, SpecialIds, special_ids
 from pellucid.decoding.options import DecodingOptions
 from pellucid.decoding.steps import Result
 from pellucid.errors import InputError, MissingExtraError
@@ -42,13 +42,14 @@ def open_engine(bundle: Bundle, name: EngineName = "auto", threads: int | None =
 
 def open_ct2(bundle: Bundle, threads: int | None = None) -> Ct2Engine:
     """CTranslate2 with the bundle's folder ct2."""
-    pieces = [bundle.tokenizer.piece(token) for token in range(bundle.tokenizer.vocab_size)]
+    pieces, source_pieces = vocabularies(bundle.tokenizer)
     return Ct2Engine(
         bundle.ct2(),
         bundle.config,
-        SPECIAL,
+        special_ids(bundle.tokenizer),
         pieces,
-        alignment=bundle.settings.alignment,
+        source_pieces=source_pieces,
+        alignment=bundle.settings.attention_place,
         threads=threads,
     )
 
@@ -61,7 +62,7 @@ def open_torch(bundle: Bundle) -> TorchEngine:
         raise MissingExtraError("the torch engine", "train") from None
     from pellucid.decoding.torch_engine import TorchEngine
 
-    return TorchEngine(bundle.model(), SPECIAL)
+    return TorchEngine(bundle.model(), special_ids(bundle.tokenizer))
 
 
 class AutoEngine:

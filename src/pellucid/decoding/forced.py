@@ -7,12 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from pellucid.decoding.engine import SpecialIds
 from pellucid.decoding.torch_predictor import cross_attention, padded
 from pellucid.model import Trace, Transformer
 
 TRACE_BYTES = 2**31
+_CROSS = "decoder.*.cross.weights"
 
 
 class Forced(NamedTuple):
@@ -40,15 +42,10 @@ def force_decode(
     """
     if not sources:
         return []
-    device = model.output.weight.device
-    pattern = "decoder.*.cross.weights"
     with torch.inference_mode():
-        trace = Trace(only=[pattern], max_bytes=TRACE_BYTES) if attention else None
-        read = padded([[special.start, *t] for t in targets], special.pad, device)
-        written = padded([[*t, special.end] for t in targets], special.pad, device)
-        cache = model.start(model.encode(padded(sources, special.pad, device)))
-        # Padding stands at the end, where the causal mask hides it from everything that counts.
-        logits, _ = model.decode(read, cache, trace=trace)
+        trace = Trace(only=[_CROSS], max_bytes=TRACE_BYTES) if attention else None
+        logits = _logits(model, special, sources, targets, trace)
+        written = padded([[*t, special.end] for t in targets], special.pad, logits.device)
         logs = logits.float().log_softmax(dim=-1).gather(-1, written[:, :, None]).squeeze(-1)
         numbers = logs.double().cpu().numpy()
         weights = None
@@ -60,3 +57,37 @@ def force_decode(
         seen = None if weights is None else weights[row, :T, : len(source)].copy()
         found.append(Forced(numbers[row, :T].copy(), seen))
     return found
+
+
+def read_attention(
+    model: Transformer,
+    special: SpecialIds,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+) -> list[np.ndarray]:
+    """The cross-attention of every layer and head, `(L, H, T + 1, S)` for each given output."""
+    with torch.inference_mode():
+        trace = Trace(only=[_CROSS], max_bytes=TRACE_BYTES)
+        _logits(model, special, sources, targets, trace)
+        layers = [trace[name] for name in trace.names(_CROSS)]
+        weights = torch.stack(layers, dim=1).float().cpu().numpy()  # (B, L, H, T + 1, S)
+    return [
+        weights[row, :, :, : len(target) + 1, : len(source)]
+        for row, (source, target) in enumerate(zip(sources, targets, strict=True))
+    ]
+
+
+def _logits(
+    model: Transformer,
+    special: SpecialIds,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+    trace: Trace | None,
+) -> Tensor:
+    """What the model answers at each position, `(B, T + 1, V)`."""
+    device = model.output.weight.device
+    read = padded([[special.start, *t] for t in targets], special.pad, device)
+    cache = model.start(model.encode(padded(sources, special.pad, device)))
+    # Padding stands at the end, where the causal mask hides it from everything that counts.
+    logits, _ = model.decode(read, cache, trace=trace)
+    return logits

@@ -9,7 +9,7 @@ import numpy as np
 
 from pellucid.decoding.beams import Beams, banned_tokens, open_beams
 from pellucid.decoding.predictor import Banned, Predictor
-from pellucid.decoding.steps import NEAR_TIE, Fate, Hypothesis, Result, Step
+from pellucid.decoding.steps import ENDED, KEPT, NEAR_TIE, NONE, PRUNED, Hypothesis, Result, Step
 from pellucid.decoding.task import Task
 
 
@@ -113,9 +113,9 @@ def _step(task: Task, beams: Beams, choice: Choice) -> Step:
     taken = exists & (np.arange(columns * width) < width)
     last = (task.limits[beams.sentences] == beams.length + 1)[:, None]
     ends = taken & ((tokens == task.special.end) | last)
-    fates = np.where(exists, Fate.PRUNED, Fate.NONE)
-    fates[taken] = Fate.KEPT
-    fates[ends] = Fate.ENDED
+    fates = np.where(exists, PRUNED, NONE)
+    fates[taken] = KEPT
+    fates[ends] = ENDED
 
     found = []
     for row, column in np.argwhere(ends).tolist():
@@ -125,7 +125,7 @@ def _step(task: Task, beams: Beams, choice: Choice) -> Step:
     for row, column in np.argwhere((beams.sums > -np.inf) & ~taken[:, :width]).tolist():
         score = float(task.normalised(beams.sums[row, column], beams.length))
         found.append((int(beams.sentences[row]), beams.hypothesis(task, row, column, None, score)))
-    done = beams.sentences[~(fates == Fate.KEPT).any(axis=1)].tolist()
+    done = beams.sentences[~(fates == KEPT).any(axis=1)].tolist()
     return Step(
         beams.length + 1,
         beams.sentences,
@@ -143,9 +143,9 @@ def _step(task: Task, beams: Beams, choice: Choice) -> Step:
 def _advance(beams: Beams, step: Step, predictor: Predictor) -> Beams:
     """Each hypothesis with the token it took, for the sentences that are not done."""
     A, width = beams.sums.shape
-    rows = np.flatnonzero(~np.isin(step.sentences, step.done))
+    rows = step.open_rows
     parents = np.broadcast_to(np.arange(width), (len(rows), width))
-    kept = step.fates[rows, :width] == Fate.KEPT
+    kept = step.fates[rows, :width] == KEPT
     added = np.where(kept, step.log_probabilities[rows, :width], 0.0)
     sums = np.where(kept, step.sums[rows, :width], -np.inf)
     grown = beams.grown(rows, parents, step.tokens[rows, :width], added, sums)

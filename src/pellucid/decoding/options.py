@@ -52,8 +52,10 @@ class DecodingOptions(Settings):
     have ended and the best unfinished one, ended here, would not beat the worst of them (Hugging
     Face's default)."""
 
-    patience: float = Field(default=1.0, gt=0, le=1000)
-    """With stop = full: wait for this many times `beam` ended hypotheses."""
+    patience: float = Field(default=2.0, gt=0, le=1000)
+    """With stop = full: wait for this many times `beam` ended hypotheses. With 1, as elsewhere
+    usual, short and worse ones may fill the list before the best has ended: of 200 sentences 10
+    got a worse output than `proven` finds; with 2 none did, for 13% more time (ct2: 20 to 45%)."""
 
     early_exit: bool = True
     """Stop as soon as it is proven that going on cannot change the result. Never changes it."""

@@ -79,6 +79,10 @@ class Fate(IntEnum):
     ENDED = 2
 
 
+NONE, PRUNED, KEPT, ENDED = map(int, Fate)
+"""The same as plain numbers, which numpy compares several times faster."""
+
+
 class Candidate(NamedTuple):
     """A way to go on: hypothesis `parent` of the round before, and one token more."""
 
@@ -111,6 +115,14 @@ class Step:
     """Hypotheses that ended in this round, each with the number of its sentence."""
     done: tuple[int, ...]
     """Sentences whose search is over with this round."""
+
+    @property
+    def open_rows(self) -> np.ndarray:
+        """The rows of the sentences that go on after this round."""
+        if not self.done:
+            return np.arange(len(self.sentences))
+        over = set(self.done)
+        return np.array([i for i, s in enumerate(self.sentences.tolist()) if s not in over], int)
 
     def candidates(self, sentence: int) -> list[Candidate]:
         """The candidates of one sentence, best first; none if it is not open in this round."""

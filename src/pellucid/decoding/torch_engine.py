@@ -16,7 +16,8 @@ from pellucid.decoding.options import DecodingOptions
 from pellucid.decoding.sampling import take_drawn
 from pellucid.decoding.steps import Result, Step
 from pellucid.decoding.task import Task, plan
-from pellucid.decoding.torch_predictor import OutputProjection, TorchPredictor
+from pellucid.decoding.torch_predictor import TorchPredictor
+from pellucid.decoding.torch_step import StepDecoder
 from pellucid.model import Transformer
 
 DEFAULT_BATCH_TOKENS = 4096
@@ -30,20 +31,20 @@ def search(
     prefixes: Sequence[Sequence[int]] | None = None,
     *,
     keys: Sequence[int] | None = None,
-    project: OutputProjection | None = None,
+    decoder: StepDecoder | None = None,
 ) -> Generator[Step, None, list[Result]]:
     """Decode some sentences as one batch: yields a Step each round, returns the results.
 
     `run` gives the results alone. The model should be in evaluation mode. keys: what stands for
-    each sentence in the draws of sampling (its index, unless given). project: the model's output
-    layer, made fast.
+    each sentence in the draws of sampling (its index, unless given). decoder: the model's
+    decoder for single tokens, if it has been made already.
     """
     task = plan_for(model, special, sources, options, prefixes, keys)
     results = {i: r for i in range(len(task.sources)) if (r := task.trivial(i)) is not None}
     sentences = np.array([i for i in range(len(task.sources)) if i not in results])
     if len(sentences):
         rows = [task.sources[i] for i in sentences]
-        predictor = TorchPredictor(model, special, rows, options, project)
+        predictor = TorchPredictor(model, special, rows, options, decoder)
         results.update((yield from _way(task, sentences, predictor)))
         if options.attention:
             results = _with_attention(model, task, results)
@@ -123,10 +124,10 @@ def run(
     prefixes: Sequence[Sequence[int]] | None = None,
     *,
     keys: Sequence[int] | None = None,
-    project: OutputProjection | None = None,
+    decoder: StepDecoder | None = None,
 ) -> list[Result]:
     """The results of `search`, without looking at its steps."""
-    steps = search(model, special, sources, options, prefixes, keys=keys, project=project)
+    steps = search(model, special, sources, options, prefixes, keys=keys, decoder=decoder)
     while True:
         try:
             next(steps)
@@ -138,7 +139,7 @@ class TorchEngine:
     """Translates token ids with a Transformer, in batches of sentences of similar length.
 
     Several threads may share one engine: nothing is changed in the model while it decodes. The
-    engine holds a copy of the output matrix, so make a new one after changing the weights.
+    engine holds copies of the decoder's matrices, so make a new one after changing the weights.
     batch_tokens: the most source tokens, padding counted, times beams, that a batch holds; more
     is faster up to a point and takes more memory.
     """
@@ -153,7 +154,7 @@ class TorchEngine:
         self.model = model.eval()
         self._special = special
         self.batch_tokens = batch_tokens
-        self._project = OutputProjection(self.model)
+        self._decoder = StepDecoder(self.model)
 
     @property
     def special(self) -> SpecialIds:
@@ -178,7 +179,7 @@ class TorchEngine:
                 options,
                 None if prefixes is None else [prefixes[i] for i in batch],
                 keys=batch,
-                project=self._project,
+                decoder=self._decoder,
             )
             results.update(zip(batch, found, strict=True))
         return [results[i] for i in range(len(sources))]
@@ -190,7 +191,7 @@ class TorchEngine:
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> Generator[Step, None, list[Result]]:
         """The search over these sentences as one batch, step by step."""
-        return search(self.model, self.special, sources, options, prefixes, project=self._project)
+        return search(self.model, self.special, sources, options, prefixes, decoder=self._decoder)
 
     def score_ids(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]

@@ -32,7 +32,7 @@ from pellucid.config import BatchConfig
 from pellucid.errors import InputError
 from pellucid.text.planning import SOURCE_EXTRA, TARGET_EXTRA, Plan, Planner
 from pellucid.text.store import Prepared
-from pellucid.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
+from pellucid.text.tokenizer import PAD_ID
 
 Ids = NDArray[np.int64]
 
@@ -69,6 +69,8 @@ class Batch:
     source_tokens: int
     target_tokens: int
     """Tokens that are not padding."""
+
+    pad_id: int = PAD_ID
 
     def __len__(self) -> int:
         return len(self.pairs)
@@ -117,9 +119,8 @@ class Batches:
             temperature=prepared.temperature,
             growth=growth,
         )
-        self._tags = np.array(
-            [self.tokenizer.tag_id(target) for _, target in self._planner.ways], np.int64
-        )
+        tags = [self.tokenizer.tag_ids(target) for _, target in self._planner.ways]
+        self._tags = np.array(tags, np.int64).reshape(len(tags), -1)  # one column, or none
         self._fingerprint = self._order_hash(prepared)
         self._place = (0, 0)
         self._resume: tuple[int, int] | None = None
@@ -201,7 +202,10 @@ class Batches:
     def _batch(self, plan: Plan, epoch: int, index: int, last: bool) -> Batch:
         if index >= len(plan):
             nothing, none = np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
-            return Batch(nothing, nothing, nothing, none, none, epoch, index, last, 0, 0)
+            return Batch(
+                nothing, nothing, nothing, none, none, epoch, index, last, 0, 0,
+                self.tokenizer.pad_id,
+            )  # fmt: skip
         rows = slice(int(plan.begin[index]), int(plan.end[index]))
         pairs, directions = plan.pairs[rows], plan.directions[rows]
         sides = self._planner.source_sides(pairs, directions)
@@ -211,14 +215,17 @@ class Batches:
         else:
             sources = self._sampled(pairs, sides, epoch, SOURCE_EXTRA)
             targets = self._sampled(pairs, 1 - sides, epoch, TARGET_EXTRA)
-        source = _padded(*sources, before=self._tags[directions], after=EOS_ID)
-        target_in = _padded(*targets, before=np.full(len(pairs), BOS_ID))
-        target_out = _padded(*targets, after=EOS_ID)
-        source_tokens = len(sources[0]) + SOURCE_EXTRA * len(pairs)
+        words = self.tokenizer
+        pad, end = words.pad_id, words.eos_id
+        start = np.full((len(pairs), 1), words.bos_id)
+        source = _padded(*sources, pad, before=self._tags[directions], after=end)
+        target_in = _padded(*targets, pad, before=start)
+        target_out = _padded(*targets, pad, after=end)
+        source_tokens = len(sources[0]) + (words.lead + 1) * len(pairs)
         target_tokens = len(targets[0]) + TARGET_EXTRA * len(pairs)
         return Batch(
             source, target_in, target_out, pairs.astype(np.int64), directions.astype(np.int64),
-            epoch, index, last, source_tokens, target_tokens,
+            epoch, index, last, source_tokens, target_tokens, pad,
         )  # fmt: skip
 
     def _gathered(self, pairs: NDArray[np.int32], sides: NDArray[np.uint8]) -> tuple[Ids, Ids]:
@@ -279,16 +286,18 @@ class Batches:
         return max(1.0, float(np.quantile(ratios, 0.9)))
 
 
-def _padded(ids: Ids, lengths: Ids, *, before: Ids | None = None, after: int | None = None) -> Ids:
-    """Rows of different length as a matrix, with an id before and after each."""
-    lead = 0 if before is None else 1
+def _padded(
+    ids: Ids, lengths: Ids, pad: int, *, before: Ids | None = None, after: int | None = None
+) -> Ids:
+    """Rows of different length as a matrix, with some ids before and one after each."""
+    lead = 0 if before is None else before.shape[1]
     width = int(lengths.max()) + lead + (0 if after is None else 1)
-    matrix = np.full((len(lengths), width), PAD_ID, np.int64)
+    matrix = np.full((len(lengths), width), pad, np.int64)
     columns = np.arange(width)
     ends = lead + lengths[:, None]
     matrix[(columns >= lead) & (columns < ends)] = ids
     if before is not None:
-        matrix[:, 0] = before
+        matrix[:, :lead] = before
     if after is not None:
         matrix[np.arange(len(lengths)), ends[:, 0]] = after
     return matrix

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pellucid.config import CleaningConfig
 from pellucid.text.cleaning import CleaningReport, Verdict, is_dropped, judge, pair_hash
 from pellucid.text.corpus import Pair
-from pellucid.text.tokenizer import Tokenizer
+from pellucid.text.subwords import Side, Subwords, open_subwords
 
 CHUNK_PAIRS = 4096
 CHUNK_CHARACTERS = 1_000_000
@@ -140,17 +140,28 @@ class CleanFiles:
         return cls(*(workspace / f"{split}.clean.{field.name}" for field in fields(cls)))
 
 
+@dataclass(frozen=True)
+class StoredTokenizer:
+    """A tokenizer that workers open for themselves: its files, and what it is known by."""
+
+    folder: Path
+    names: tuple[str, ...]
+    sha256: str
+    sides: tuple[Side, Side]
+    """On which side of a translation the first and the second language of a pair are."""
+
+
 def tokenize_range(
-    model: Path, sha256: str, files: CleanFiles, dtype: str, span: tuple[int, int]
+    stored: StoredTokenizer, files: CleanFiles, dtype: str, span: tuple[int, int]
 ) -> tuple[NDArray[np.int64], list[_Side]]:
     """The third pass over some pairs (in a worker): numbers; ids and lengths of both sides."""
-    tokenizer = _load_once(model, sha256)
+    tokenizer = _load_once(stored)
     kept = np.flatnonzero(mapped(files.keep, np.bool_)[slice(*span)])
     result: list[_Side] = []
     with CleanText(files) as text:
         both = text.sides(*span)
-    for texts in both:
-        rows = tokenizer.encode_batch([texts[index] for index in kept])
+    for texts, side in zip(both, stored.sides, strict=True):
+        rows = tokenizer.encode_batch([texts[index] for index in kept], side=side)
         lengths = np.fromiter(map(len, rows), np.int64, len(rows))
         ids = np.fromiter(chain.from_iterable(rows), dtype, int(lengths.sum()))
         result.append((ids, lengths))
@@ -158,10 +169,10 @@ def tokenize_range(
 
 
 @lru_cache(maxsize=1)
-def _load_once(model: Path, sha256: str) -> Tokenizer:
-    """The tokenizer in a file, which `sha256` tells from others of the same name."""
-    tokenizer = Tokenizer.load(model)
-    assert tokenizer.sha256 == sha256
+def _load_once(stored: StoredTokenizer) -> Subwords:
+    """The tokenizer in a folder, which `sha256` tells from others of the same name."""
+    tokenizer = open_subwords(stored.folder, stored.names)
+    assert tokenizer.sha256 == stored.sha256
     return tokenizer
 
 

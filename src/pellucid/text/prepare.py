@@ -40,6 +40,7 @@ from pellucid.text.parallel import Workers
 from pellucid.text.passes import CleanFiles, CleanText
 from pellucid.text.progress import Progress
 from pellucid.text.store import SIDES, DamagedStoreError, Prepared, StoreFile
+from pellucid.text.subwords import Side, Subwords
 from pellucid.text.tokenizer import Tokenizer, reservoir
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ LOCK = ".lock"
 
 def prepare(
     data: DataConfig,
-    tokenizer: TokenizerConfig | Tokenizer,
+    tokenizer: TokenizerConfig | Subwords,
     folder: Path | str,
     *,
     workers: int | None = None,
@@ -117,7 +118,7 @@ def _placed(corpus: CorpusConfig, folder: Path) -> CorpusConfig:
 
 def _prepare(
     data: DataConfig,
-    tokenizer: TokenizerConfig | Tokenizer,
+    tokenizer: TokenizerConfig | Subwords,
     folder: Path,
     workers: Workers,
     progress: Progress,
@@ -185,7 +186,7 @@ class _Preparation:
         self.workers = workers
         self.progress = progress
 
-    def run(self, tokenizer: TokenizerConfig | Tokenizer) -> dict[str, Any]:
+    def run(self, tokenizer: TokenizerConfig | Subwords) -> dict[str, Any]:
         """Write all files of the store into the workspace; what the manifest says of them."""
         splits = [
             self.clean(name, corpora)
@@ -197,13 +198,15 @@ class _Preparation:
             if not split.keep.any():
                 why = ", ".join(f"{n:,} {kind}" for kind, n in split.report.counts.items() if n)
                 raise InputError(f"no pair of {split.name} is left after cleaning: {why or 'none'}")
-        if not isinstance(tokenizer, Tokenizer):
+        if isinstance(tokenizer, TokenizerConfig):
             tokenizer = self.learn(splits[0], tokenizer)
         for direction in self.data.directions:
-            tokenizer.tag_id(split_direction(direction)[1])
-        model = StoreFile(self.workspace / store.TOKENIZER)
-        model.write(tokenizer.model)
-        files = {model.name: model.close()}
+            tokenizer.tag_ids(split_direction(direction)[1])
+        files = {}
+        for name, data in tokenizer.files().items():
+            file = StoreFile(self.workspace / name)
+            file.write(data)
+            files[file.name] = file.close()
         about = {}
         for split in splits:
             about[split.name], written = self.tokenize(split, tokenizer)
@@ -296,8 +299,30 @@ class _Preparation:
         languages = {code for way in self.data.directions for code in split_direction(way)}
         return Tokenizer.train(sentences(), config, sorted(languages))
 
+    def sides(self, split: _CleanSplit, tokenizer: Subwords) -> tuple[Side, Side]:
+        """On which side of a translation the first and the second language of the corpora are.
+
+        It makes a difference where each side has a SentencePiece model of its own.
+        """
+        if isinstance(tokenizer, Tokenizer):
+            return ("source", "target")
+        ways = [split_direction(direction) for direction in self.data.directions]
+        sources, targets = ({way[side] for way in ways} for side in (0, 1))
+        if both := sources & targets:
+            raise InputError(
+                f"data.directions translate from and into {min(both)!r}, and an imported model has "
+                "a vocabulary for each side: train one way at a time"
+            )
+        orders = {corpus.languages[0] in sources for corpus in split.corpora}
+        if len(orders) > 1:
+            raise InputError(
+                f"the corpora of data.{split.name} name their languages in different orders, which "
+                "an imported model's tokenizer does not allow: give all the source's first"
+            )
+        return ("source", "target") if orders.pop() else ("target", "source")
+
     def tokenize(
-        self, split: _CleanSplit, tokenizer: Tokenizer
+        self, split: _CleanSplit, tokenizer: Subwords
     ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
         """The third pass: the token files of a split."""
         dtype = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
@@ -312,9 +337,11 @@ class _Preparation:
         step = self.progress.step(
             f"cutting {split.name} into tokens", unit="pairs", total=len(split.keep)
         )
-        model = self.workspace / store.TOKENIZER
+        stored = passes.StoredTokenizer(
+            self.workspace, tuple(tokenizer.files()), tokenizer.sha256, self.sides(split, tokenizer)
+        )
         spans = list(passes.ranges(len(split.keep)))
-        work = partial(passes.tokenize_range, model, tokenizer.sha256, split.files, dtype)
+        work = partial(passes.tokenize_range, stored, split.files, dtype)
         for span, (kept, sides) in zip(spans, self.workers.map(work, spans), strict=True):
             numbers.write(kept)
             for side, (ids, lengths) in enumerate(sides):
@@ -362,17 +389,17 @@ def _input_hash(path: Path) -> str:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
 
 
-def _settings_hash(data: DataConfig, tokenizer: TokenizerConfig | Tokenizer) -> str:
+def _settings_hash(data: DataConfig, tokenizer: TokenizerConfig | Subwords) -> str:
     """Stands for everything but the files that decides what is in the store."""
     settings = data.model_dump(mode="json")
     for corpus in (*settings["train"], *settings["valid"], *settings["test"]):
         for key in ("path", "source", "target"):
             if corpus[key] is not None:  # the name may decide the format
                 corpus[key] = "".join(Path(corpus[key]).suffixes).lower()
-    if isinstance(tokenizer, Tokenizer):
-        settings["tokenizer"] = tokenizer.sha256
-    else:
+    if isinstance(tokenizer, TokenizerConfig):
         settings["tokenizer"] = tokenizer.model_dump(mode="json")
+    else:
+        settings["tokenizer"] = tokenizer.sha256
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 

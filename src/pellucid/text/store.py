@@ -29,11 +29,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.errors import PellucidError
-from pellucid.text.tokenizer import Tokenizer
+from pellucid.text.subwords import Subwords, open_subwords
 
 FORMAT = 1
 MANIFEST = "manifest.json"
-TOKENIZER = "tokenizer.model"
 SIDES = ("first", "second")
 
 
@@ -82,7 +81,7 @@ class Prepared:
 
     folder: Path
     manifest: dict[str, Any]
-    tokenizer: Tokenizer
+    tokenizer: Subwords
     splits: dict[str, Split]
     fresh: bool = False
     """Whether it was made by this call, rather than found."""
@@ -98,7 +97,7 @@ class Prepared:
         manifest = _read_manifest(folder)
         for name, expected in manifest["files"].items():
             _check_file(folder / name, expected, verify)
-        tokenizer = Tokenizer.load(folder / TOKENIZER)
+        tokenizer = open_subwords(folder, manifest["files"])
         splits = {name: _open_split(folder, name, about) for name, about in _splits(manifest)}
         return cls(folder, manifest, tokenizer, splits)
 

@@ -14,7 +14,7 @@ import hashlib
 import io
 import random
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -25,7 +25,9 @@ from typing import Any, Literal, TypeVar
 from pellucid.config import TokenizerConfig
 from pellucid.errors import InputError, PellucidError
 from pellucid.text.sampling import SPACE, BpeDropout, UnigramSampler
+from pellucid.text.subwords import Side
 
+FILE = "tokenizer.model"
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 
 Item = TypeVar("Item")
@@ -62,6 +64,7 @@ class Tokenizer:
     """A trained vocabulary. Make one with `Tokenizer.train` or `Tokenizer.load`."""
 
     pad_id, unk_id, bos_id, eos_id = PAD_ID, UNK_ID, BOS_ID, EOS_ID
+    lead = 1  # the tag
 
     def __init__(self, model: bytes) -> None:
         import sentencepiece
@@ -144,6 +147,10 @@ class Tokenizer:
         """The SentencePiece model, as in the file."""
         return self._model
 
+    def files(self) -> Mapping[str, bytes]:
+        """The one file it is made of."""
+        return {FILE: self._model}
+
     @property
     def sha256(self) -> str:
         """Hash of the model: two tokenizers with the same hash do the same."""
@@ -153,6 +160,11 @@ class Tokenizer:
     def vocab_size(self) -> int:
         """Number of ids, special ones included."""
         return int(self._processor.get_piece_size())
+
+    @property
+    def source_vocab_size(self) -> int:
+        """The same: both sides share the vocabulary."""
+        return self.vocab_size
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -166,21 +178,32 @@ class Tokenizer:
             raise InputError(f"this tokenizer has no tag for language {language!r}: it has {have}")
         return self._tags[language]
 
-    def piece(self, token: int) -> str:
+    def tag_ids(self, language: str) -> list[int]:
+        """What stands before the words in a source sequence: the tag."""
+        return [self.tag_id(language)]
+
+    def piece(self, token: int, side: Side = "target") -> str:
         """One piece as SentencePiece writes it; `pieces` has them all with more about each."""
         return str(self._processor.id_to_piece(token))
 
-    def encode(self, text: str, *, target_language: str | None = None) -> list[int]:
+    def encode(
+        self, text: str, *, target_language: str | None = None, side: Side = "source"
+    ) -> list[int]:
         """The ids of a text: its pieces alone, never a special id.
 
         With `target_language`, the whole source sequence as a model reads it: the tag, the pieces,
-        the end (`<2fr> ... </s>`).
+        the end (`<2fr> ... </s>`). Both sides share the vocabulary, so `side` makes no difference.
         """
         ids = self.encode_batch([text])[0]
         return ids if target_language is None else [self.tag_id(target_language), *ids, EOS_ID]
 
     def encode_batch(
-        self, texts: Sequence[str], *, target_language: str | None = None, threads: int = 1
+        self,
+        texts: Sequence[str],
+        *,
+        target_language: str | None = None,
+        side: Side = "source",
+        threads: int = 1,
     ) -> list[list[int]]:
         """`encode` for many texts at once, in order."""
         texts = list(texts)
@@ -198,11 +221,11 @@ class Tokenizer:
             return [[tag, *row, EOS_ID] for row in ids]
         return ids
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], side: Side = "target") -> str:
         """The text of some ids; special ids are left out."""
         return self.decode_batch([ids])[0]
 
-    def decode_batch(self, batch: Sequence[Sequence[int]]) -> list[str]:
+    def decode_batch(self, batch: Sequence[Sequence[int]], side: Side = "target") -> list[str]:
         """`decode` for many sequences at once, in order."""
         rows = [[int(token) for token in ids] for ids in batch]
         size = self.vocab_size

@@ -2,5 +2,5 @@
 
 Read in this order: schedule, loss, muon, optimizers, averaging, validate, group, signals, loop,
 disk, checkpoint, finish, run. What a person sees of it: watching, progress, metrics, events,
-report, svg. Before it starts: plan, flops, lengths, hardware, measuring.
+report. Before it starts: plan, flops, lengths, hardware, measuring.
 """

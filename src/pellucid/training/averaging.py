@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -39,22 +38,33 @@ class MovingAverage:
             tensor.copy_(weights[name])
 
 
-def mean_of(files: Sequence[Path]) -> dict[str, Tensor]:
-    """The mean of the weights in some safetensors files, one file in memory at a time.
+class _Mean(Mapping[str, Tensor]):
+    """The mean of some weights, made for one tensor at a time.
 
-    Sums are in float64, so that the order of the files makes no difference that lasts.
+    Sums are in float64, so that the order of the weights makes no difference that lasts.
     """
-    from safetensors.torch import load_file
 
-    if not files:
+    def __init__(self, weights: Sequence[Mapping[str, Tensor]]) -> None:
+        self.weights = weights
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.weights[0])
+
+    def __len__(self) -> int:
+        return len(self.weights[0])
+
+    def __getitem__(self, name: str) -> Tensor:
+        first, *others = (weights[name] for weights in self.weights)
+        total = first.double()
+        for tensor in others:
+            total = total + tensor.double()
+        return (total / len(self.weights)).to(first.dtype)
+
+
+def mean_of(weights: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+    """The mean of the weights of some checkpoints, of which one tensor is in memory at a time."""
+    if not weights:
         raise InputError("no checkpoint to average: save at least one")
-    total: dict[str, Tensor] = {}
-    kinds: dict[str, torch.dtype] = {}
-    for file in files:
-        weights = load_file(file)
-        if total and weights.keys() != total.keys():
-            raise InputError(f"{file} has other weights than {files[0]}: they cannot be averaged")
-        for name, tensor in weights.items():
-            kinds[name] = tensor.dtype
-            total[name] = total[name] + tensor.double() if name in total else tensor.double()
-    return {name: (tensor / len(files)).to(kinds[name]) for name, tensor in total.items()}
+    if any(some.keys() != weights[0].keys() for some in weights):
+        raise InputError("a checkpoint has other weights than the first: they cannot be averaged")
+    return _Mean(weights)

@@ -12,30 +12,21 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from pellucid.errors import PellucidError
+from pellucid.training.stored import START, STARTS, TYPES, Portion
 
 Written = dict[str, Any]
 """Size and hash of a file, as the manifest has it."""
 
 _PIECE = 1 << 22  # bytes that are gathered for one write
 
-_NAMES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.float16: "F16",
-    torch.bfloat16: "BF16",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
+_NAMES = {kind: name for name, kind in TYPES.items()}
 
 
 class Disk:
@@ -93,9 +84,9 @@ class Disk:
         text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"
         return self.write_file(path, iter([text.encode()]))
 
-    def write_tensors(self, path: Path, tensors: Mapping[str, Tensor]) -> Written:
+    def write_tensors(self, path: Path, portion: Portion) -> Written:
         """A safetensors file, one tensor in memory at a time; the same tensors, the same bytes."""
-        return self.write_file(path, _safetensors(tensors))
+        return self.write_file(path, _safetensors(portion))
 
     def sync_folder(self, folder: Path) -> None:
         """Force the names in a folder to the disk (where the system can)."""
@@ -108,11 +99,15 @@ class Disk:
             os.close(handle)
 
 
-def _safetensors(tensors: Mapping[str, Tensor]) -> Iterator[bytes | memoryview]:
+def _safetensors(portion: Portion) -> Iterator[bytes | memoryview]:
     """The safetensors format: length of the header, header, and the tensors in its order."""
+    tensors, starts = portion
     # the widest types first, so that every tensor is aligned
     names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
     header: dict[str, Any] = {}
+    if starts is not None:
+        places = {name: {START: list(starts[name])} for name in names}
+        header["__metadata__"] = {STARTS: json.dumps(places, separators=(",", ":"))}
     end = 0
     for name in names:
         tensor = tensors[name]

@@ -1,9 +1,8 @@
 """Many processes (torchrun), over torch.distributed.
 
-`Copies` gives each process the whole model and sums their gradients (DDP); `Shards` gives each a
-share of every layer's weights, gradients and optimizer, and gathers a layer only while it is used
-(FSDP2). Either way the loss of a step is divided by the tokens of all processes, so that n
-processes take the step that one process takes over the same n batches.
+`Copies` gives each process the whole model and sums their gradients (DDP); `shards.Shards` gives
+each a share of it (FSDP2). Either way the loss of a step is divided by the tokens of all
+processes, so that n processes take the step that one process takes over the same n batches.
 
 Numbers that the processes agree on travel through gloo, from processor to processor; gradients
 through gloo or, between GPUs, NCCL. Plain data travels as JSON: nothing is ever unpickled.
@@ -23,17 +22,15 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed import PrefixStore  # type: ignore[attr-defined]
-from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.rendezvous import rendezvous
-from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.parallel import DistributedDataParallel
 
-from pellucid.config import TrainingConfig
+from pellucid.config import ModelConfig, TrainingConfig
 from pellucid.errors import InputError, PellucidError
 from pellucid.model import Transformer
 from pellucid.text.tokenizer import BOS_ID, EOS_ID
 from pellucid.training.group import clipped
+from pellucid.training.stored import Portion, Stored
 
 _PATIENCE = timedelta(days=7)  # for process 0, while it prepares a large corpus
 _SMALL = 1024  # bytes of a value that travels together with its length
@@ -53,7 +50,7 @@ class LostProcessError(PellucidError):
         )
 
 
-class _Processes:
+class Processes:
     """What both kinds of groups have in common: who is there, and agreeing on things."""
 
     def __init__(self, config: TrainingConfig, device: torch.device) -> None:
@@ -67,7 +64,7 @@ class _Processes:
         if device.type == "cuda":
             torch.cuda.set_device(device)
         timeout = timedelta(seconds=config.timeout)
-        with self._answered():
+        with self.answered():
             store, rank, world = next(rendezvous("env://", timeout=timeout))
             store.set_timeout(timeout)
             dist.init_process_group(
@@ -91,7 +88,7 @@ class _Processes:
         return bool(self._reduced(torch.tensor([int(flag)]), dist.ReduceOp.MAX)[0])
 
     def _reduced(self, tensor: Tensor, how: Any) -> list[Any]:
-        with self._answered():
+        with self.answered():
             dist.all_reduce(tensor, how)
         return tensor.tolist()
 
@@ -100,7 +97,7 @@ class _Processes:
         body = json.dumps(value).encode() if self.rank == 0 else b""
         group = self._patient if patient else None
         first = _bytes_tensor(len(body).to_bytes(8, "little") + body[:_SMALL], 8 + _SMALL)
-        with self._answered():
+        with self.answered():
             dist.broadcast(first, 0, group=group)
             data = first.numpy().tobytes()
             size = int.from_bytes(data[:8], "little")
@@ -114,7 +111,7 @@ class _Processes:
         """The values (plain data) of all processes, in their order."""
         body = json.dumps(value).encode()
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
-        with self._answered():
+        with self.answered():
             dist.all_gather(sizes, torch.tensor([len(body)]))
             longest = max(int(size) for size in sizes)
             parts = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.world)]
@@ -134,7 +131,7 @@ class _Processes:
             dist.destroy_process_group()
 
     @contextmanager
-    def _answered(self) -> Iterator[None]:
+    def answered(self) -> Iterator[None]:
         """Say in one line that another process is gone; other errors pass as they are."""
         try:
             yield
@@ -146,16 +143,16 @@ class _Processes:
             raise
 
 
-class Copies(_Processes):
+class Copies(Processes):
     """Each process has the whole model: DistributedDataParallel."""
 
-    def placed(self, model: Transformer) -> Transformer:
-        """The model on the device."""
-        return model.to(self.device)
+    def built(self, config: ModelConfig, *, drawn: bool) -> Transformer:
+        """A model on the device."""
+        return Transformer(config).to(self.device)
 
     def wrap(self, objective: nn.Module) -> nn.Module:
         """The objective with its gradients averaged over the processes."""
-        with self._answered():
+        with self.answered():
             with warnings.catch_warnings():
                 # Tables of positions grow with the longest sentence that a process has seen, so
                 # they must not be exchanged. Newer versions of PyTorch have another name for it.
@@ -175,99 +172,25 @@ class Copies(_Processes):
     def accumulating(self, wrapped: nn.Module, last: bool) -> AbstractContextManager[Any]:
         """Around a forward and backward pass: only the last one of a step combines gradients."""
         assert isinstance(wrapped, DistributedDataParallel)
-        return self._answered() if last else wrapped.no_sync()
+        return self.answered() if last else wrapped.no_sync()
 
     def gradient_norm(self, parameters: list[nn.Parameter], clip: float) -> Tensor:
         """The length of the whole gradient; a longer one than `clip` is shortened to it."""
         return clipped(parameters, clip)
 
-    def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors: each process has them whole."""
-        return dict(tensors)
+    def portion(self, tensors: Mapping[str, Tensor]) -> Portion | None:
+        """All of them, in process 0: each process has them whole."""
+        return Portion(tensors) if self.rank == 0 else None
 
-    def cut(
-        self, tensors: Mapping[str, Tensor], parameters: Mapping[str, nn.Parameter]
-    ) -> dict[str, Tensor]:
-        """The tensors: each process needs them whole."""
-        return dict(tensors)
+    def loaded(
+        self, stored: Stored, parameters: Mapping[str, nn.Parameter]
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Each tensor: each process needs it whole."""
+        return iter(stored.items())
 
     def plain(self, model: Transformer) -> AbstractContextManager[Transformer]:
         """The model itself."""
         return nullcontext(model)
-
-
-class Shards(_Processes):
-    """Each process has a share of every matrix: FSDP2, a layer at a time."""
-
-    def placed(self, model: Transformer) -> Transformer:
-        """The model, cut; each process keeps its share on its device.
-
-        It is cut layer by layer, so that a GPU need not hold the whole. What is in no layer (the
-        embeddings, which may be the output too, and the final norms) is a unit of its own.
-        """
-        # A decoder layer also returns its keys and values, which are views. The warning is about
-        # changing them in place, which training does not.
-        warnings.filterwarnings("ignore", ".*returned a view tensor", UserWarning)
-        with self._answered():
-            mesh = init_device_mesh(self.device.type, (self.world,))
-            for stack in (model.encoder, model.decoder):
-                for layer in stack.layers:
-                    fully_shard(layer, mesh=mesh)
-            # Not cut again after the forward pass: the loss needs the output's weights then.
-            fully_shard(model, mesh=mesh, reshard_after_forward=False)
-        register_fsdp_forward_method(model, "states")
-        return model
-
-    def wrap(self, objective: nn.Module) -> nn.Module:
-        """The objective as it is: the model in it is cut already."""
-        return objective
-
-    @contextmanager
-    def accumulating(self, wrapped: nn.Module, last: bool) -> Iterator[None]:
-        """Around a forward and backward pass: only the last one of a step combines gradients."""
-        for module in wrapped.children():
-            if isinstance(module, FSDPModule):
-                module.set_requires_gradient_sync(last)
-        with self._answered():
-            yield
-
-    def gradient_norm(self, parameters: list[nn.Parameter], clip: float) -> Tensor:
-        """The length of the whole gradient; a longer one than `clip` is shortened to it."""
-        with self._answered():
-            return _in_one_piece(clipped(parameters, clip))
-
-    def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors in one piece each, in process 0; nothing in the others."""
-        found = {}
-        for name, tensor in tensors.items():
-            with self._answered():
-                piece = _in_one_piece(tensor.detach())
-            if self.rank == 0:
-                found[name] = piece.cpu()
-        return found
-
-    def cut(
-        self, tensors: Mapping[str, Tensor], parameters: Mapping[str, nn.Parameter]
-    ) -> dict[str, Tensor]:
-        """This process's share of tensors that every process has, each as its parameter is cut.
-
-        Names are those of parameters, and may go on with "/" and what it is of the parameter.
-        """
-        return {
-            name: share_of(parameters.get(name.partition("/")[0]), tensor)
-            for name, tensor in tensors.items()
-        }
-
-    @contextmanager
-    def plain(self, model: Transformer) -> Iterator[Transformer]:
-        """A copy in one piece. It costs the memory of the weights, but no gradients."""
-        copy = Transformer(model.config).to(self.device)
-        with torch.no_grad():
-            pieces = dict(model.named_parameters())
-            for name, parameter in copy.named_parameters():
-                with self._answered():
-                    parameter.copy_(_in_one_piece(pieces[name]))
-        yield copy
 
 
 def attempt() -> str:
@@ -286,20 +209,6 @@ def attempt() -> str:
             "TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1: set it in torchrun's environment everywhere"
         )
     return "pellucid"
-
-
-def _in_one_piece(tensor: Tensor) -> Tensor:
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
-
-
-def share_of(parameter: Tensor | None, tensor: Tensor) -> Tensor:
-    """A whole tensor as this process holds the parameter; numbers without shape stay."""
-    if not isinstance(parameter, DTensor) or tensor.shape != parameter.shape:
-        return tensor
-    # No process sends anything: each has the whole and takes its share.
-    return distribute_tensor(
-        tensor.to(parameter.device), parameter.device_mesh, parameter.placements, src_data_rank=None
-    )
 
 
 def _bytes_tensor(data: bytes, size: int) -> Tensor:

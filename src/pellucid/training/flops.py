@@ -1,7 +1,6 @@
-"""How much arithmetic a step of training is, counted product by product.
+"""How much arithmetic a step of training is.
 
-A product of (m, k) and (k, n) is m·k·n multiplications and as many additions: 2·m·k·n FLOPs. Only
-matrix products are counted; norms, softmax and the like are a few percent at most. The backward
+`model.flops` counts the products of the forward pass. The backward
 pass needs two products for each of the forward pass (one for the gradient of each factor), so a
 training step is three times the forward pass.
 
@@ -16,46 +15,9 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pellucid.config import ModelConfig
+from pellucid.model.flops import BatchShape, forward_flops
 
-GATED = ("geglu", "geglu_tanh", "swiglu")
 BACKWARD = 2  # products of the backward pass for each of the forward pass
-
-
-class BatchShape(NamedTuple):
-    """A padded batch: B sentences of S source and T target tokens."""
-
-    sentences: int
-    source: int
-    target: int
-
-    @property
-    def tokens(self) -> int:
-        """Places on both sides together."""
-        return self.sentences * (self.source + self.target)
-
-
-def forward_flops(config: ModelConfig, shape: BatchShape) -> dict[str, int]:
-    """FLOPs of one forward pass, by part of the model."""
-    B, S, T = shape
-    D, F, V = config.width, config.feed_forward_width, config.vocab_size
-    wide = config.heads * config.head_width  # H · K
-    narrow = (config.key_value_heads or config.heads) * config.head_width  # G · K
-    feed_forward = (3 if config.activation in GATED else 2) * D * F
-
-    def attention(queries: int, keys: int) -> int:
-        """W_Q, W_K and W_V, scores and mix, W_O."""
-        projections = queries * D * wide + 2 * keys * D * narrow + queries * wide * D
-        return B * (projections + 2 * queries * keys * wide)
-
-    multiply_adds = {
-        "encoder self-attention": config.encoder_layers * attention(S, S),
-        "encoder feed-forward": config.encoder_layers * B * S * feed_forward,
-        "decoder self-attention": config.decoder_layers * attention(T, T),
-        "decoder cross-attention": config.decoder_layers * attention(T, S),
-        "decoder feed-forward": config.decoder_layers * B * T * feed_forward,
-        "output (logits)": B * T * D * V,
-    }
-    return {part: 2 * count for part, count in multiply_adds.items()}
 
 
 def training_flops(config: ModelConfig, shape: BatchShape) -> int:

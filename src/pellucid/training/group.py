@@ -6,15 +6,17 @@ through a `Group`, so that the loop reads the same for one process and for many.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
 
+from pellucid.config import ModelConfig
 from pellucid.errors import PellucidError
 from pellucid.model import Transformer
+from pellucid.training.stored import Portion, Stored
 
 Result = TypeVar("Result")
 
@@ -44,8 +46,8 @@ class Group(Protocol):
     def barrier(self) -> None:
         """Wait until all are here."""
 
-    def placed(self, model: Transformer) -> Transformer:
-        """A new model, as this process holds it; before anything takes hold of its parameters."""
+    def built(self, config: ModelConfig, *, drawn: bool) -> Transformer:
+        """A new model, as this process holds it; drawn: with first weights, else with any."""
 
     def wrap(self, objective: nn.Module) -> nn.Module:
         """The objective with its gradients combined over the processes."""
@@ -56,13 +58,13 @@ class Group(Protocol):
     def gradient_norm(self, parameters: list[nn.Parameter], clip: float) -> Tensor:
         """The length of the whole gradient; a longer one than `clip` is shortened to it."""
 
-    def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors in one piece each, for process 0 to save."""
+    def portion(self, tensors: Mapping[str, Tensor]) -> Portion | None:
+        """Of the tensors, what is this process's to save; None if nothing is."""
 
-    def cut(
-        self, tensors: Mapping[str, Tensor], parameters: Mapping[str, nn.Parameter]
-    ) -> dict[str, Tensor]:
-        """Of tensors that `whole` gave, what this process holds.
+    def loaded(
+        self, stored: Stored, parameters: Mapping[str, nn.Parameter]
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Saved tensors by name, one after the other, each as this process holds it.
 
         Their names are those of parameters, or go on with "/" and what it is of the parameter.
         """
@@ -79,21 +81,41 @@ def in_main(group: Group, work: Callable[[], Result], *, patient: bool = False) 
 
     If it fails there with a `PellucidError`, that is raised in all of them.
     """
-    result, error, failure = None, None, None
-    if group.rank == 0:
-        try:
-            result = work()
-        except PellucidError as problem:
-            error, failure = problem, {"text": str(problem), "exit_code": problem.exit_code}
-            error.everywhere = True
-    failure = group.from_main(failure, patient=patient)
-    if error is not None:
-        raise error
+    result, error = _tried(work) if group.rank == 0 else (None, None)
+    _raise_first([group.from_main(_told(error), patient=patient)], error)
+    return result
+
+
+def in_all(group: Group, work: Callable[[], Result]) -> list[Result]:
+    """Do something in every process; what came of it (plain data), in their order.
+
+    If it fails in some with a `PellucidError`, that of the first of them is raised in all.
+    """
+    result, error = _tried(work)
+    results, failures = zip(*group.gathered([result, _told(error)]), strict=True)
+    _raise_first(failures, error)
+    return list(results)
+
+
+def _tried(work: Callable[[], Result]) -> tuple[Result | None, PellucidError | None]:
+    try:
+        return work(), None
+    except PellucidError as problem:
+        return None, problem
+
+
+def _told(error: PellucidError | None) -> dict[str, Any] | None:
+    """An error as plain data."""
+    return None if error is None else {"text": str(error), "exit_code": error.exit_code}
+
+
+def _raise_first(failures: Iterable[dict[str, Any] | None], own: PellucidError | None) -> None:
+    """Raise what some process told, if one did: in each process, so that one of them prints it."""
+    failure = next((told for told in failures if told is not None), None)
     if failure is not None:
-        error = PellucidError(failure["text"])
+        error = own if _told(own) == failure and own is not None else PellucidError(failure["text"])
         error.exit_code, error.everywhere = failure["exit_code"], True
         raise error
-    return result
 
 
 def clipped(parameters: list[nn.Parameter], clip: float) -> Tensor:
@@ -130,9 +152,9 @@ class Alone:
     def barrier(self) -> None:
         """Nobody to wait for."""
 
-    def placed(self, model: Transformer) -> Transformer:
-        """The model on the device."""
-        return model.to(self.device)
+    def built(self, config: ModelConfig, *, drawn: bool) -> Transformer:
+        """A model on the device."""
+        return Transformer(config).to(self.device)
 
     def wrap(self, objective: nn.Module) -> nn.Module:
         """The objective as it is."""
@@ -146,15 +168,15 @@ class Alone:
         """The length of the gradient, which is shortened to `clip` unless that is 0."""
         return clipped(parameters, clip)
 
-    def whole(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """The tensors."""
-        return dict(tensors)
+    def portion(self, tensors: Mapping[str, Tensor]) -> Portion | None:
+        """All of them."""
+        return Portion(tensors)
 
-    def cut(
-        self, tensors: Mapping[str, Tensor], parameters: Mapping[str, nn.Parameter]
-    ) -> dict[str, Tensor]:
-        """The tensors."""
-        return dict(tensors)
+    def loaded(
+        self, stored: Stored, parameters: Mapping[str, nn.Parameter]
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Each tensor."""
+        return iter(stored.items())
 
     def plain(self, model: Transformer) -> AbstractContextManager[Transformer]:
         """The model."""

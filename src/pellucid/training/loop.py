@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -22,15 +22,17 @@ from pellucid import __version__
 from pellucid.config import Recipe
 from pellucid.errors import PellucidError
 from pellucid.model import Transformer
+from pellucid.model.flops import BatchShape
 from pellucid.text.batches import Batch, Batches
 from pellucid.training.averaging import MovingAverage
 from pellucid.training.checkpoint import Checkpoint, Checkpoints
-from pellucid.training.flops import BatchShape, training_flops
-from pellucid.training.group import Group, in_main
+from pellucid.training.flops import training_flops
+from pellucid.training.group import Group
 from pellucid.training.loss import TokenLoss, linear_loss
 from pellucid.training.optimizers import Optimizers
 from pellucid.training.schedule import highest_rate, rate_share
 from pellucid.training.signals import Signals, StoppedError
+from pellucid.training.stored import Stored
 from pellucid.training.validate import InterruptedValidationError, Scores, Validation, tensors_of
 from pellucid.training.watching import StepReport, ValidationReport, Watcher, perplexity
 
@@ -353,13 +355,20 @@ class Loop:
             return True
         return value < best.value - self.recipe.stopping.least_gain
 
+    def _planned(self) -> bool:
+        """Whether the recipe wants a checkpoint of this step, whatever clock and signals say."""
+        every = self.recipe.checkpoints.every
+        if every is not None:
+            return self.place.step % every == 0
+        return self.place.epoch_ended if self.validation is None else self._validation_due()
+
     def _save_due(self) -> bool:
-        config = self.recipe.checkpoints
-        if config.every is not None and self.place.step % config.every == 0:
+        # Where validations plan them, they also save them, unless they are interrupted.
+        by_itself = self.recipe.checkpoints.every is not None or self.validation is None
+        if by_itself and self._planned():
             return True
-        if config.every is None and self.validation is None and self.place.epoch_ended:
-            return True
-        late = config.minutes and time.monotonic() - self._saved_at >= 60 * config.minutes
+        minutes = self.recipe.checkpoints.minutes
+        late = minutes and time.monotonic() - self._saved_at >= 60 * minutes
         return bool(self.group.from_main(bool(late)))
 
     def _save(self) -> None:
@@ -367,13 +376,13 @@ class Loop:
         place = self.place
         if place.step == self._saved:
             return
-        average = None if self.average is None else self.group.whole(self.average.weights)
-        checkpoint = Checkpoint(
-            self.group.whole(dict(self.model.named_parameters())),
-            self.group.whole(self.optimizers.tensors()),
-            average,
+        checkpoint = Checkpoint[Mapping[str, Tensor]](
+            dict(self.model.named_parameters()),
+            self.optimizers.tensors(),
+            None if self.average is None else self.average.weights,
             {
                 "place": asdict(place),
+                "planned": self._planned(),
                 "data": self.batches.state(),
                 "threads": torch.get_num_threads(),
                 "processes": self.group.world,
@@ -382,9 +391,7 @@ class Loop:
         )
         keep = self.recipe.checkpoints.keep_best and place.best is not None
         best = place.best.step if keep and place.best is not None else None
-        path = in_main(
-            self.group, lambda: self.checkpoints.save(place.step, checkpoint, best)
-        ) or self.checkpoints.path(place.step)
+        path = self.checkpoints.save(place.step, checkpoint, best, self.group)
         for watcher in self.watchers:
             watcher.saved(path)
         self._saved, self._saved_at = place.step, time.monotonic()
@@ -400,17 +407,17 @@ class Loop:
             self.checkpoints.folder.parent,
         )
 
-    def restore(self, checkpoint: Checkpoint) -> None:
+    def restore(self, checkpoint: Checkpoint[Stored]) -> None:
         """Go on from a checkpoint."""
         parameters = dict(self.model.named_parameters())
         if parameters.keys() != checkpoint.model.keys():
             raise PellucidError("the checkpoint belongs to another model: its weights differ")
         with torch.no_grad():
-            for name, tensor in self.group.cut(checkpoint.model, parameters).items():
+            for name, tensor in self.group.loaded(checkpoint.model, parameters):
                 parameters[name].copy_(tensor)
-        self.optimizers.restore(self.group.cut(checkpoint.optimizer, parameters))
+        self.optimizers.restore(dict(self.group.loaded(checkpoint.optimizer, parameters)))
         if self.average is not None and checkpoint.average is not None:
-            self.average.restore(self.group.cut(checkpoint.average, parameters))
+            self.average.restore(dict(self.group.loaded(checkpoint.average, parameters)))
         values = dict(checkpoint.state["place"])
         values["best"] = Best(**values["best"]) if values["best"] else None
         self.place = Place(**values)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 
 from pellucid.config import ModelConfig, Recipe
-from pellucid.training.flops import BatchShape, training_flops
+from pellucid.model.flops import BatchShape
+from pellucid.training.flops import training_flops
 from pellucid.training.hardware import (
     THIS_MACHINE_UTILISATION,
     Speed,

@@ -93,7 +93,7 @@ class Muon(torch.optim.Optimizer):
             for shape, pairs in updates.items():
                 self._change(shape, pairs, group["lr"], group["weight_decay"])
             for parameter, change in cut:
-                from pellucid.training.distributed import share_of
+                from pellucid.training.shards import share_of
 
                 parameter.mul_(1 - group["lr"] * group["weight_decay"])
                 parameter.add_(share_of(parameter, change))

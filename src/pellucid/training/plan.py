@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid.config import ModelConfig, Recipe
 from pellucid.errors import InputError
+from pellucid.model.flops import BatchShape, forward_flops
 from pellucid.training.flops import (
     PAPER,
-    BatchShape,
     PaperRun,
-    forward_flops,
     paper_cost,
     six_nd,
     training_flops,
@@ -21,6 +20,7 @@ from pellucid.training.hardware import Hardware, Speed, find_hardware, memory_of
 from pellucid.training.lengths import Lengths, look_at_data
 from pellucid.training.loss import CHUNK_NUMBERS
 from pellucid.training.measuring import measured_speed
+from pellucid.training.start import planned_config
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -146,7 +146,7 @@ def make_plan(
         raise InputError(f"count = {count}: there must be at least one")
     machine = None if hardware is None else find_hardware(hardware)
     lengths = look_at_data(recipe, pairs)
-    config = recipe.model.config(recipe.tokenizer.vocab_size)
+    config = planned_config(recipe)
     shape = batch_shape(recipe, lengths)
     model, activations = dry_run(config, shape)
     batches = recipe.training.accumulate * count

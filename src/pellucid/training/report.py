@@ -7,18 +7,16 @@ no script and fetches nothing; every text from outside is escaped.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from pellucid import __version__
-from pellucid.errors import InputError, PellucidError
+from pellucid.drawing.page import cards, page, section, write_page
+from pellucid.drawing.svg import Curve, attention_map, escaped, line_chart
+from pellucid.errors import InputError
 from pellucid.text.cleaning import MEANINGS, Verdict
 from pellucid.training.metrics import METRICS, read_metrics
-from pellucid.training.svg import Curve, attention_map, escaped, line_chart
 from pellucid.training.watching import perplexity
 from pellucid.training.wording import duration
 
@@ -45,15 +43,21 @@ def write_report(run_folder: Path | str) -> Path:
     folder = Path(run_folder)
     run = _read(folder)
     path = folder / REPORT
-    draft = folder / f".{REPORT}.writing"
-    try:
-        draft.write_text(_page(folder, run), encoding="utf-8", newline="\n")
-        os.replace(draft, path)
-    except OSError as error:
-        raise PellucidError(f"cannot write {path}: {error.strerror}") from error
-    finally:
-        draft.unlink(missing_ok=True)
+    write_page(path, _page(folder, run))
     return path
+
+
+def loss_chart(run_folder: Path | str) -> str:
+    """The loss of a run against its steps, as SVG."""
+    run = _read(Path(run_folder))
+    curves = [
+        Curve("training", _points(run.steps, "loss", "step"), 1),
+        Curve("validation", _points(run.validations, "loss", "step"), 2, dots=True),
+    ]
+    drawn = line_chart("Loss, nats a token", curves, "step")
+    if not drawn:
+        raise InputError(f"no loss to draw yet in {Path(run_folder) / METRICS}")
+    return drawn
 
 
 def _read(folder: Path) -> _Run:
@@ -74,34 +78,16 @@ def _read(folder: Path) -> _Run:
 
 def _page(folder: Path, run: _Run) -> str:
     title = str(run.about.get("title") or "A training run")
-    style = files("pellucid.training").joinpath("report.css").read_text(encoding="utf-8")
     sections = [
         _header(title, run),
-        _section("Curves", "".join(_curves(run)), "charts"),
+        section("Curves", "".join(_curves(run)), "charts"),
         _samples(run),
         _attention(folder),
         _data(folder, run),
         _machine(run),
         _recipe(folder),
     ]
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n'
-        '<meta http-equiv="Content-Security-Policy" '
-        "content=\"default-src 'none'; style-src 'unsafe-inline'\">\n"
-        f"<title>{escaped(title)}</title>\n<style>\n{style}</style>\n</head>\n<body>\n<main>\n"
-        + "\n".join(section for section in sections if section)
-        + f"\n<footer>Written by Pellucid {escaped(__version__)}.</footer>\n"
-        "</main>\n</body>\n</html>\n"
-    )
-
-
-def _section(heading: str, content: str, kind: str = "") -> str:
-    if not content:
-        return ""
-    inner = f'<div class="{kind}">{content}</div>' if kind else content
-    return f"<section><h2>{escaped(heading)}</h2>{inner}</section>"
+    return page(title, sections)
 
 
 def _header(title: str, run: _Run) -> str:
@@ -127,11 +113,6 @@ def _header(title: str, run: _Run) -> str:
         facts.append((duration(last.get("elapsed") or 0), "of training", ""))
         if seconds:
             facts.append((f"{tokens / seconds:,.0f}", "target tokens a second", ""))
-    cards = "".join(
-        f'<div class="card"><b>{escaped(value)}</b><span>{escaped(name)}</span>'
-        f"<small>{escaped(note)}</small></div>"
-        for value, name, note in facts
-    )
     ended = "".join(
         f"<li>{escaped(name)}: {escaped(value)}</li>"
         for name, value in (run.end.get("summary") or {}).items()
@@ -140,7 +121,7 @@ def _header(title: str, run: _Run) -> str:
     state = f'<ul class="ended">{ended}</ul>' if ended else ""
     if not run.end:
         state = '<p class="note">The run has not ended yet; this is what there is so far.</p>'
-    return f'<header><h1>{escaped(title)}</h1><div class="cards">{cards}</div>{state}</header>'
+    return f"<header><h1>{escaped(title)}</h1>{cards(facts)}{state}</header>"
 
 
 def _points(lines: Iterable[Mapping[str, Any]], key: str, by: str) -> list[tuple[float, float]]:
@@ -210,7 +191,7 @@ def _samples(run: _Run) -> str:
         for name, value in (last.get("signatures") or {}).items()
     )
     table += f'<ul class="signatures">{signatures}</ul>' if signatures else ""
-    return _section("Samples", table) + _growing(with_samples)
+    return section("Samples", table) + _growing(with_samples)
 
 
 def _growing(validations: list[dict[str, Any]]) -> str:
@@ -226,7 +207,7 @@ def _growing(validations: list[dict[str, Any]]) -> str:
         f"<td><bdi>{escaped(v['samples'][0].get('translation', ''))}</bdi></td></tr>"
         for v in chosen
     )
-    return _section(
+    return section(
         "One sentence, as it was learned",
         f"<p><bdi>{escaped(first.get('source', ''))}</bdi></p><table><thead><tr><th class=number>"
         f"step</th><th>translation</th></tr></thead><tbody>{rows}</tbody></table>",
@@ -260,7 +241,7 @@ def _attention(folder: Path) -> str:
         f'<p class="note">Cross-attention{where}. A row is a token that was written; its cells '
         "say how much each source token was looked at, and sum to 1.</p>"
     )
-    return _section("The attention of one sentence", f'{note}<div class="maps">{maps}</div>')
+    return section("The attention of one sentence", f'{note}<div class="maps">{maps}</div>')
 
 
 def _data(folder: Path, run: _Run) -> str:
@@ -284,7 +265,7 @@ def _data(folder: Path, run: _Run) -> str:
         for split, verdict, count, meaning in rows
     )
     head = "<tr><th>split</th><th>verdict</th><th class=number>pairs</th><th>what</th></tr>"
-    return _section("Data", f"<table><thead>{head}</thead><tbody>{body}</tbody></table>")
+    return section("Data", f"<table><thead>{head}</thead><tbody>{body}</tbody></table>")
 
 
 def _machine(run: _Run) -> str:
@@ -292,7 +273,7 @@ def _machine(run: _Run) -> str:
         f"<tr><td>{escaped(name)}</td><td>{escaped(value)}</td></tr>"
         for name, value in (run.about.get("machine") or {}).items()
     )
-    return _section("Machine and versions", f'<table class="facts">{rows}</table>' if rows else "")
+    return section("Machine and versions", f'<table class="facts">{rows}</table>' if rows else "")
 
 
 def _recipe(folder: Path) -> str:
@@ -300,7 +281,7 @@ def _recipe(folder: Path) -> str:
         text = (folder / RECIPE).read_text(encoding="utf-8", errors="replace")
     except OSError:
         return ""
-    return _section("Recipe", f"<pre>{escaped(text)}</pre>")
+    return section("Recipe", f"<pre>{escaped(text)}</pre>")
 
 
 def _json(path: Path) -> Any:

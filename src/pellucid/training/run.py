@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from pellucid.bundle import Bundle
 from pellucid.config import Recipe, as_toml, load_recipe, recipe_differences
 from pellucid.errors import ConfigError, InputError, PellucidError
 from pellucid.model import Transformer
@@ -31,12 +32,14 @@ from pellucid.training.averaging import MovingAverage
 from pellucid.training.checkpoint import Checkpoints
 from pellucid.training.devices import autocast_for, compiled_states, device_for
 from pellucid.training.disk import explained
+from pellucid.training.embeddings import start_embeddings
 from pellucid.training.group import Alone, Group, in_main
 from pellucid.training.loop import Loop, seed_of
 from pellucid.training.optimizers import Optimizers
-from pellucid.training.progress import watchers_for
+from pellucid.training.progress import Lines, Panel, watchers_for
 from pellucid.training.report import write_report
 from pellucid.training.signals import Signals, StoppedError
+from pellucid.training.start import load_start, open_start, start_config
 from pellucid.training.validate import InterruptedValidationError, Scores, Validation
 from pellucid.training.watching import Watcher
 
@@ -66,7 +69,9 @@ def train(
     device = device_for(recipe.training, int(os.environ.get("LOCAL_RANK", "0")))
     group = _group(recipe, device)
     try:
-        return _Run(recipe, folder, resume or restarted, group, device, console).run()
+        # On several machines only those of a process that failed count it as a restart.
+        resume = group.any(resume or restarted)
+        return _Run(recipe, folder, resume, group, device, console).run()
     except BrokenPipeError:  # nobody reads what is shown any more
         raise
     except OSError as error:
@@ -79,9 +84,13 @@ def _group(recipe: Recipe, device: torch.device) -> Group:
     """The processes that torchrun started, or this one alone."""
     if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Alone(device)
-    from pellucid.training.distributed import Copies, Shards
+    if recipe.training.parallel == "shards":
+        from pellucid.training.shards import Shards
 
-    return (Shards if recipe.training.parallel == "shards" else Copies)(recipe.training, device)
+        return Shards(recipe.training, device)
+    from pellucid.training.distributed import Copies
+
+    return Copies(recipe.training, device)
 
 
 def _located(
@@ -124,9 +133,10 @@ class _Run:
         self.device = device
         self.console = console if group.rank == 0 else None
         self.watchers: list[Watcher] = watchers_for(folder, self.console) if group.rank == 0 else []
-        keep = max(recipe.checkpoints.keep, recipe.training.average)
-        self.checkpoints = Checkpoints(folder / CHECKPOINTS, keep, self.say)
+        keep, average = recipe.checkpoints.keep, recipe.training.average
+        self.checkpoints = Checkpoints(folder / CHECKPOINTS, keep, average, self.say)
         self.signals = Signals()
+        self.start: Bundle | None = None
 
     def say(self, line: str) -> None:
         """Tell a person something, also before the watchers have started."""
@@ -136,11 +146,12 @@ class _Run:
     def run(self) -> Path:
         """All of it."""
         in_main(self.group, self._claim_folder)
+        self.start = open_start(self.recipe, self.group)
         prepared = self._prepared()
         resumed = self._last_step()
         checkpoint = None if resumed is None else self.checkpoints.load(resumed)
         self._set_threads(None if checkpoint is None else checkpoint.state["threads"])
-        loop = self._loop(prepared)
+        loop = self._loop(prepared, drawn=checkpoint is None)
         if checkpoint is not None:
             loop.restore(checkpoint)
         for watcher in self.watchers:
@@ -166,10 +177,11 @@ class _Run:
         return self.folder / BUNDLE
 
     def _end(self, how: str, loop: Loop) -> None:
-        """Tell the watchers of an end before time; the error that says why goes on its way."""
+        """Tell the watchers of an end before time; a person gets the error's own line."""
         for watcher in self.watchers:
+            seen = isinstance(watcher, Lines | Panel)
             with contextlib.suppress(PellucidError, OSError):
-                watcher.finished({"ended": how, "steps": loop.place.step})
+                watcher.finished({} if seen else {"ended": how, "steps": loop.place.step})
 
     def _claim_folder(self) -> None:
         """Make the folder this run's: it must be new, or be resumed with a recipe that fits."""
@@ -213,10 +225,11 @@ class _Run:
 
     def _prepared(self) -> Prepared:
         """The data, made or found by process 0 and opened by all."""
-        data, tokenizer, folder = self.recipe.data, self.recipe.tokenizer, self.folder / DATA
+        data, folder = self.recipe.data, self.folder / DATA
+        words = self.recipe.tokenizer if self.start is None else self.start.tokenizer
         prepared = in_main(
             self.group,
-            lambda: prepare(data, tokenizer, folder, console=self.console),
+            lambda: prepare(data, words, folder, console=self.console),
             patient=True,
         )
         return prepared or Prepared.open(folder, verify=False)
@@ -244,11 +257,20 @@ class _Run:
         if threads is not None:
             torch.set_num_threads(threads)
 
-    def _loop(self, prepared: Prepared) -> Loop:
+    def _loop(self, prepared: Prepared, *, drawn: bool) -> Loop:
         recipe, training = self.recipe, self.recipe.training
         torch.manual_seed(seed_of(training.seed, "weights"))
-        model = Transformer(recipe.model.config(prepared.tokenizer.vocab_size))
-        model = self.group.placed(model)
+        if self.start is None:
+            config = recipe.model.config(prepared.tokenizer.vocab_size)
+        else:
+            config = start_config(recipe, self.start)
+        model = self.group.built(config, drawn=drawn)
+        if self.start is not None and drawn:
+            load_start(model, self.start, self.group)
+        elif training.embeddings == "pairs" and drawn:
+            self.say("counting which words stand together, for the first embeddings")
+            seed = seed_of(training.seed, "embeddings")
+            start_embeddings(model, prepared.splits["train"], seed)
         batches = Batches(
             prepared,
             recipe.batches,
@@ -336,6 +358,7 @@ class _Run:
             steps=loop.place.step,
             target_tokens=loop.place.target_tokens,
             scores=scores,
+            say=self.say,
         )
         if loop.validation is not None:
             path = self.folder / finish.ATTENTION

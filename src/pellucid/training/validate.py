@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pellucid.config import BatchConfig, ValidationConfig, split_direction
 from pellucid.decoding import DecodingOptions, SpecialIds
+from pellucid.decoding.engine import special_ids
 from pellucid.decoding.torch_engine import TorchEngine
 from pellucid.errors import MissingExtraError
 from pellucid.model import Transformer
@@ -53,10 +54,10 @@ def tensors_of(batch: Batch, device: torch.device) -> Tensors:
     if len(batch):
         source, target_in, target_out = batch.source, batch.target_in, batch.target_out
     else:
-        source, target_in = np.array([[EOS_ID]]), np.array([[BOS_ID]])
-        target_out = np.array([[PAD_ID]])
+        token = 1 if batch.pad_id == 0 else 0  # any but padding
+        source, target_in, target_out = (np.array([[t]]) for t in (token, token, batch.pad_id))
     flat = target_out.reshape(-1)
-    places = np.flatnonzero(flat != PAD_ID)
+    places = np.flatnonzero(flat != batch.pad_id)
     return Tensors(
         *(
             torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
@@ -122,7 +123,7 @@ class Validation:
         self.config = config
         self.group = group
         self.stop = stop
-        self.examples = _examples(prepared, split, config.sentences)
+        self.examples = examples_of(prepared, split, config.sentences)
         self.tokenizer = prepared.tokenizer
 
     def run(self, model: Transformer) -> Scores:
@@ -155,7 +156,7 @@ class Validation:
     def _translations(self, model: Transformer) -> list[str]:
         own = self.examples[self.group.rank :: self.group.world]
         texts: list[str] = []
-        engine = TorchEngine(model, SPECIAL)
+        engine = TorchEngine(model, special_ids(self.tokenizer))
         options = DecodingOptions(beam=self.config.beam)
         # long ones together, so that little of a batch is padding
         order = sorted(range(len(own)), key=lambda i: -len(own[i].source_ids))
@@ -193,7 +194,7 @@ class Validation:
         return Scores(loss, means[0], means[1], signatures, by_direction, samples)
 
 
-def _examples(prepared: Prepared, split: str, most: int) -> list[Example]:
+def examples_of(prepared: Prepared, split: str, most: int) -> list[Example]:
     """Pairs of a split in every direction it serves, evenly spread, at most `most` (0: all)."""
     found = list(_all_examples(prepared, split))
     chosen = [found[i] for i in _spread(len(found), most or len(found))]
@@ -202,8 +203,9 @@ def _examples(prepared: Prepared, split: str, most: int) -> list[Example]:
     for direction, pair, side in chosen:
         target = split_direction(direction)[1]
         source, reference = (pairs.ids(pair, which).tolist() for which in (side, 1 - side))
-        ids = [tokenizer.tag_id(target), *source, EOS_ID]
-        made.append(Example(direction, ids, tokenizer.decode(source), tokenizer.decode(reference)))
+        ids = [*tokenizer.tag_ids(target), *source, tokenizer.eos_id]
+        texts = tokenizer.decode(source, "source"), tokenizer.decode(reference)
+        made.append(Example(direction, ids, *texts))
     return made
 
 

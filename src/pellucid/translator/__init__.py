@@ -5,13 +5,13 @@ t("je suis étudiant")
 """
 
 from pellucid.translator.loading import Installed, installed, load
+from pellucid.translator.outcomes import Report
 from pellucid.translator.results import Alternative, Sentence, Translation, Variant
-from pellucid.translator.translator import Look, Report, Translator
+from pellucid.translator.translator import Translator
 
 __all__ = [
     "Alternative",
     "Installed",
-    "Look",
     "Report",
     "Sentence",
     "Translation",

@@ -14,7 +14,8 @@ from pellucid.decoding.engines import EngineName
 from pellucid.errors import InputError, PellucidError
 from pellucid.translator.files import LineReader, translate_document
 from pellucid.translator.loading import load
-from pellucid.translator.translator import FIRST_WINDOW, Report, Translator
+from pellucid.translator.outcomes import Report
+from pellucid.translator.translator import FIRST_WINDOW, Translator
 
 
 def run_translate(
@@ -41,18 +42,19 @@ def run_translate(
         raise InputError(f"unknown engine {engine!r}: choose auto, ct2 or torch")
     translator = load(model, cast(EngineName, engine))
     way = translator.direction(source, target)
+    report = Report()
     if files:
         for path in files:
-            made = translate_document(translator, path, output, *way, beam=beam)
+            made = translate_document(translator, path, output, *way, beam=beam, report=report)
             print(f"{path} -> {made}", file=sys.stderr)
+        _tell(report, 0)
         return
     reader = None if texts else LineReader(sys.stdin.buffer)
     lines: Iterable[str] = texts if reader is None else reader
     options: dict[str, Any] = {"source": way.source, "target": way.target, "beam": beam}
-    report = Report()
     at_hand = reader is not None and sys.stdin.isatty()
     if as_json or n_best > 1:
-        made_lines = _detailed(translator, lines, n_best, as_json, options, at_hand)
+        made_lines = _detailed(translator, lines, n_best, as_json, options, at_hand, report)
     else:
         window = 1 if at_hand else FIRST_WINDOW
         made_lines = translator.translate_lines(
@@ -65,7 +67,7 @@ def run_translate(
         # Who read our output has gone (`pellucid ... | head`): enough was translated. Python would
         # complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    _tell(report, reader)
+    _tell(report, reader.invalid if reader else 0)
 
 
 def _write(lines: Iterator[str], out: BinaryIO, reader: LineReader | None, at_hand: bool) -> None:
@@ -91,18 +93,21 @@ def _detailed(
     as_json: bool,
     options: dict[str, Any],
     at_hand: bool,
+    report: Report,
 ) -> Iterator[str]:
-    """A line of JSON for each text, or its n best outputs, a line each."""
+    """A line of JSON for each text, or n lines: its best outputs, and empty if fewer differ."""
     if as_json:
         options = {**options, "attention": True, "token_log_probabilities": True}
     window: list[str] = []
 
     def flushed() -> Iterator[str]:
         for made in translator.translate(window, n_best=n_best, **options):
+            report.count(made)
             if as_json:
                 yield json.dumps(made.as_dict(), ensure_ascii=False)
             else:
                 yield from made.n_best
+                yield from [""] * (n_best - len(made.n_best))
         window.clear()
 
     for line in lines:
@@ -147,13 +152,14 @@ def _bar(wanted: bool, lines: Iterator[str]) -> Iterator[Iterator[str]]:
         yield counted()
 
 
-def _tell(report: Report, reader: LineReader | None) -> None:
+def _tell(report: Report, invalid: int) -> None:
     """What a person should know, on standard error."""
     told = [
-        (report.split, "over-long sentences were translated in parts"),
-        (report.cut, "translations were cut at the longest allowed length"),
-        (reader.invalid if reader else 0, "lines had bytes that are not UTF-8 (now U+FFFD)"),
+        ("over-long sentences, translated in parts", report.split),
+        ("sentences translated around an address, a number or the like", report.rescued),
+        ("translations cut at the longest allowed length", report.cut),
+        ("lines with bytes that are not UTF-8 (now U+FFFD)", invalid),
     ]
-    for count, what in told:
+    for what, count in told:
         if count:
-            print(f"pellucid: {count:,} {what}", file=sys.stderr)
+            print(f"pellucid: {what}: {count:,}", file=sys.stderr)

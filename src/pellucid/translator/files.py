@@ -9,6 +9,7 @@ from typing import BinaryIO
 
 from pellucid.errors import InputError, PellucidError
 from pellucid.text.documents import kind_of, open_document
+from pellucid.translator.outcomes import Report
 from pellucid.translator.translator import Translator
 
 LONGEST_LINE = 1 << 24
@@ -61,8 +62,12 @@ def translate_document(
     source: str | None = None,
     target: str | None = None,
     beam: int = 4,
+    report: Report | None = None,
 ) -> Path:
-    """Translate a document, keeping everything but its text; the file that was written."""
+    """Translate a document, keeping everything but its text; the file that was written.
+
+    report: counts what a caller should know.
+    """
     way = translator.direction(source, target)
     kind_of(path.name)
     try:
@@ -72,7 +77,7 @@ def translate_document(
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     document = open_document(data, name=path.name, source=way.source, target=way.target)
-    made = list(translator.translate_lines(document.texts(), *way, beam=beam))
+    made = list(translator.translate_lines(document.texts(), *way, beam=beam, report=report))
     output = output or place_for(path, way.target)
     if output.exists() and output.samefile(path):
         raise InputError(f"{output} is the file to translate: name another with -o")

@@ -55,21 +55,34 @@ def load(
 ) -> Translator:
     """A translator for a model: its name, its folder, or nothing for the one that is installed.
 
+    A name like "Helsinki-NLP/opus-mt-fr-en" is a public model, which is fetched the first time.
     engine: "ct2" (CTranslate2, fast), "torch" (the reference), or "auto": ct2 where it can, torch
     where it must. threads: how many cores ct2 uses (all, unless given).
     """
-    bundle = Bundle.open(_folder(model), lazily=True)
+    bundle = open_bundle(model)
     return Translator(bundle, open_engine(bundle, engine, threads))
+
+
+def open_bundle(model: str | Path | None = None) -> Bundle:
+    """The bundle of a model: its name, its folder, or nothing for the one that is installed."""
+    return Bundle.open(_folder(model), lazily=True)
 
 
 def _folder(model: str | Path | None) -> Path:
     if model is not None:
         path = Path(model).expanduser()
         if path.is_dir():
+            if (path / "config.json").is_file() and not (path / MANIFEST).is_file():
+                raise InputError(f"{path} is not a model of Pellucid: pellucid import {path}")
             return path
         for place in (user_folder(), EMBEDDED):
             if path.name == str(model) and (place / path.name / MANIFEST).is_file():
                 return place / path.name
+        from pellucid.exchange.hub import install, parse_name  # only where a name is no folder
+
+        public = parse_name(str(model))
+        if public is not None:
+            return install(public, user_folder()).folder
         names = ", ".join(one.name for one in installed()) or "none"
         raise InputError(f"no model {str(model)!r}: it is no folder, and installed are: {names}")
     for place in (EMBEDDED, user_folder()):

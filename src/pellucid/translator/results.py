@@ -36,6 +36,10 @@ class Alternative:
     text: str
     """A whole sentence that begins alike up to the position, and goes on with this token."""
     score: float
+    tokens: tuple[str, ...] = ()
+    """Those of the whole sentence."""
+    begin: tuple[int, ...] = ()
+    """The token ids up to and with this token, for whoever wants to go on from them."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ class Sentence:
     alignment: tuple[int, ...] | None = None
     """For each token, the source token it looked at most; where asked for."""
     alternatives: tuple[Alternative, ...] = ()
+    attention: tuple[tuple[float, ...], ...] | None = None
+    """For each token, how much it looked at each source token; where asked for."""
 
     @property
     def best(self) -> Variant:

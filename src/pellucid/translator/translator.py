@@ -4,91 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import islice
 from math import exp
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pellucid.bundle import Bundle
-from pellucid.config import nearest, split_direction
 from pellucid.decoding.engine import Engine
+from pellucid.decoding.engines import open_torch
 from pellucid.decoding.options import DecodingOptions
-from pellucid.decoding.steps import Hypothesis, Result, Step
+from pellucid.decoding.steps import Hypothesis
 from pellucid.errors import InputError
 from pellucid.text.passages import Passage, cut, mended, without_protected
+from pellucid.text.subwords import Side
+from pellucid.translator.directions import Direction, choose_direction
+from pellucid.translator.outcomes import Outcome, Report, Unit
 from pellucid.translator.results import Alternative, Sentence, Translation, Variant
 
 if TYPE_CHECKING:
-    from pellucid.model import Trace
+    from pellucid.inspection.trace import Trace
 
-LONGEST = 250
-"""Tokens of a sentence; a longer one is cut into parts. Models hardly ever see longer ones."""
+SHORTEST, LONGEST = 20, 250
+"""Tokens of a sentence that are the most a model gets at once: as many as the longest that it
+learned from, within these bounds. A longer sentence is cut into parts."""
 
 FIRST_WINDOW, WINDOW = 32, 2048
 """Lines that are sorted and batched together: few at first, so that results appear soon."""
-
-
-class Direction(NamedTuple):
-    """Which way to translate."""
-
-    source: str
-    target: str
-
-
-class Unit(NamedTuple):
-    """One unit of text with what the engine made of it."""
-
-    text: str
-    ids: list[int]
-    result: Result
-
-
-@dataclass
-class Outcome:
-    """A unit of a passage, translated: its text, and what went through the model for it."""
-
-    texts: list[str]
-    """The n best."""
-    units: list[Unit]
-    rescued: bool = False
-
-
-@dataclass
-class Report:
-    """What a caller should know about a long translation."""
-
-    lines: int = 0
-    sentences: int = 0
-    split: int = 0
-    """Sentences that were too long and were translated in parts."""
-    rescued: int = 0
-    """Sentences that lost an address or the like, and were translated around it."""
-    cut: int = 0
-    """Outputs that were cut at the longest allowed length."""
-
-    def add(self, passage: Passage, outcomes: Sequence[Outcome]) -> None:
-        """Count one text."""
-        self.lines += 1
-        self.split += passage.split
-        for outcome in outcomes:
-            self.sentences += 1
-            self.rescued += outcome.rescued
-            self.cut += sum(unit.result.best.ended == "length" for unit in outcome.units)
-
-
-@dataclass(frozen=True)
-class Look:
-    """What happened inside for one text: every tensor by name, and each round of the search."""
-
-    source: str
-    text: str
-    source_tokens: tuple[str, ...]
-    target_tokens: tuple[str, ...]
-    trace: Trace
-    steps: tuple[Step, ...]
-    result: Result
-    pieces: tuple[str, ...] = field(repr=False, default=())
-    """The vocabulary, for the tokens of the steps."""
 
 
 class Translator:
@@ -110,27 +51,7 @@ class Translator:
 
     def direction(self, source: str | None = None, target: str | None = None) -> Direction:
         """The direction that is meant, or an InputError that says what this model offers."""
-        default = Direction(*split_direction(self.bundle.default_direction))
-        offered = [Direction(*split_direction(d)) for d in self.bundle.directions]
-        wanted = [_code(source), _code(target)]
-        for given, name in ((source, wanted[0]), (target, wanted[1])):
-            known = sorted({code for pair in offered for code in pair})
-            if name is not None and name not in {code.lower() for code in known}:
-                raise InputError(
-                    f"this model does not know the language {given!r} ({nearest(str(given), known)}"
-                    f"); it translates {', '.join(self.directions)}"
-                )
-        fitting = [
-            pair
-            for pair in (default, *offered)
-            if all(w is None or w == code.lower() for w, code in zip(wanted, pair, strict=True))
-        ]
-        if not fitting:
-            asked = f"{source or '?'}-{target or '?'}"
-            raise InputError(
-                f"this model does not translate {asked}: it translates {', '.join(self.directions)}"
-            )
-        return fitting[0]
+        return choose_direction(self.bundle.settings, source, target)
 
     def __call__(
         self, text: str, *, source: str | None = None, target: str | None = None, **options: Any
@@ -235,18 +156,23 @@ class Translator:
         source: str | None = None,
         target: str | None = None,
         beam: int = 4,
+        begin: Sequence[int] = (),
         **options: Any,
     ) -> list[Alternative]:
         """What else could stand at a token of the translation of one sentence, best first.
 
         The token that stands there is the first of them, if it is the most probable. Each is
-        completed to a whole sentence.
+        completed to a whole sentence. begin: ids that the translation has to begin with, as an
+        earlier alternative gave them.
         """
         way, chosen = self.direction(source, target), self._options(beam, 1, options)
         passage = self._passage(text, way)
         if len(passage.units) != 1:
             raise InputError(f"alternatives are for one sentence, and this is {len(passage.units)}")
-        unit = self._decoded([passage.units[0].text], way, chosen)[0]
+        text = passage.units[0].text
+        ids = self.tokenizer.encode(text, target_language=way.target)
+        forced = [list(begin)] if begin else None
+        unit = Unit(text, ids, self.engine.translate_ids([ids], chosen, forced)[0])
         tokens = unit.result.best.tokens
         if not 0 <= position <= len(tokens):
             raise InputError(f"position {position} is outside of the {len(tokens)} tokens")
@@ -259,60 +185,38 @@ class Translator:
         target: str | None = None,
         beam: int = 4,
         **options: Any,
-    ) -> Look:
-        """What happens inside for one sentence; needs PyTorch (`pip install 'pellucid[train]'`)."""
-        from pellucid.decoding.engines import open_torch
+    ) -> Trace:
+        """What happens inside for one sentence: every tensor by name, the rounds of the search.
 
+        Needs PyTorch (`pip install 'pellucid[train]'`).
+        """
         way, chosen = self.direction(source, target), self._options(beam, 1, options)
         engine: Any = getattr(self.engine, "torch", self.engine)
-        if not hasattr(engine, "steps"):
+        if not hasattr(engine, "model"):
             engine = open_torch(self.bundle)
-        import torch
+        from pellucid.inspection.looking import look_inside
 
-        from pellucid.model import Trace
-
-        ids = self.tokenizer.encode(text, target_language=way.target)
-        search, steps = engine.steps([ids], chosen), []
-        while True:
-            try:
-                steps.append(next(search))
-            except StopIteration as stop:
-                result = stop.value[0]
-                break
-        trace = Trace()
-        written = [engine.special.start, *result.best.tokens]
-        with torch.inference_mode():
-            engine.model(torch.tensor([ids]), torch.tensor([written]), trace=trace)
-        return Look(
-            text,
-            self.tokenizer.decode(result.best.tokens),
-            self._pieces(ids),
-            self._pieces(result.best.tokens),
-            trace,
-            tuple(steps),
-            result,
-            self._pieces(range(self.tokenizer.vocab_size)),
-        )
+        direction = f"{way.source}-{way.target}"
+        return look_inside(engine.model, self.tokenizer, engine.special, text, direction, chosen)
 
     def _options(self, beam: int, n_best: int, options: dict[str, Any]) -> DecodingOptions:
-        place = self.bundle.settings.alignment
-        if place is not None:
-            options = {"attention_layer": place[0], "attention_head": place[1], **options}
+        layer, head = self.bundle.settings.attention_place
+        options = {"attention_layer": layer, "attention_head": head, **options}
         if options.get("sample"):
             return DecodingOptions(n_best=n_best, **options)
         return DecodingOptions(beam=max(beam, n_best), n_best=n_best, **options)
 
     def _passage(self, text: str, way: Direction) -> Passage:
         config = self.bundle.config
-        limit = LONGEST
+        limit = min(LONGEST, max(SHORTEST, self.bundle.settings.longest or LONGEST))
         if config.positions == "learned":
             limit = max(1, min(limit, config.max_length - 2))
         return cut(
             text, way.source, limit=limit, length=lambda part: len(self.tokenizer.encode(part))
         )
 
-    def _pieces(self, ids: Iterable[int]) -> tuple[str, ...]:
-        return tuple(self.tokenizer.piece(token) for token in ids)
+    def _pieces(self, ids: Iterable[int], side: Side = "target") -> tuple[str, ...]:
+        return tuple(self.tokenizer.piece(token, side) for token in ids)
 
     def _decoded(
         self,
@@ -325,7 +229,7 @@ class Translator:
         ids = self.tokenizer.encode_batch(texts, target_language=way.target)
         forced = None
         if prefixes is not None and any(prefixes):
-            forced = self.tokenizer.encode_batch(prefixes)
+            forced = self.tokenizer.encode_batch(prefixes, side="target")
         results = self.engine.translate_ids(ids, options, forced)
         return [Unit(*parts) for parts in zip(texts, ids, results, strict=True)]
 
@@ -387,18 +291,20 @@ class Translator:
 
     def _sentence(self, unit: Unit) -> Sentence:
         best = unit.result.best
-        alignment = None
+        alignment = attention = None
         if best.attention is not None:
             # The tag and the end are no words of the source.
-            inner = best.attention[: len(best.tokens), 1 : len(unit.ids) - 1]
+            inner = best.attention[: len(best.tokens), self.tokenizer.lead : len(unit.ids) - 1]
             alignment = tuple(int(place) for place in inner.argmax(axis=1))
+            attention = tuple(map(tuple, inner.tolist()))
         return Sentence(
             unit.text,
             tuple(self._variant(h) for h in unit.result.hypotheses),
-            self._pieces(unit.ids[1:-1]),
+            self._pieces(unit.ids[self.tokenizer.lead : -1], "source"),
             unit.result.near_tie,
             best.token_log_probabilities,
             alignment,
+            attention=attention,
         )
 
     def _variant(self, h: Hypothesis) -> Variant:
@@ -440,13 +346,10 @@ class Translator:
                 exp(log),
                 text,
                 result.best.score,
+                self._pieces(result.best.tokens),
+                tuple(prefix),
             )
             for position, prefix, log, text, result in zip(
                 places, prefixes, logs, texts, results, strict=True
             )
         ]
-
-
-def _code(language: str | None) -> str | None:
-    """A language code as directions write it, in lower case: "pt-BR" is "pt_br"."""
-    return None if language is None else language.strip().replace("-", "_").lower()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import html
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 WIDTH, HEIGHT = 520, 280
@@ -83,20 +83,21 @@ def line_chart(
     usable = [(curve, points) for curve, points in usable if points]
     if not usable:
         return ""
-    frame = _Frame([p for _, points in usable for p in points], log, from_zero)
-    parts = [
-        f'<svg class="chart" viewBox="0 0 {WIDTH} {HEIGHT}" role="img" '
-        f'aria-label="{escaped(title)}">',
-        f'<text class="title" x="{LEFT}" y="16">{escaped(title)}</text>',
-        *frame.axes(x_label),
-    ]
+    frame = Frame([p for _, points in usable for p in points], log, from_zero)
+    parts = frame.axes(x_label)
     for curve, points in usable:
         parts += _drawn(curve, points, frame)
-    parts += _legend([curve for curve, _ in usable])
-    return "".join([*parts, "</svg>"])
+    return chart(title, [*parts, *legend((curve.name, curve.colour) for curve, _ in usable)])
 
 
-class _Frame:
+def chart(title: str, parts: Iterable[str]) -> str:
+    """The picture around axes, curves and bars."""
+    opening = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escaped(title)}"'
+    heading = f'<text class="title" x="{LEFT}" y="16">{escaped(title)}</text>'
+    return "".join([f'<svg class="chart" {opening}>{heading}', *parts, "</svg>"])
+
+
+class Frame:
     """Where a value stands in the picture."""
 
     def __init__(self, points: Sequence[Point], log: bool, from_zero: bool) -> None:
@@ -115,39 +116,48 @@ class _Frame:
             self.y_low, self.y_high = max(floor, self.y_low - margin), self.y_high + margin
 
     def x(self, value: float) -> float:
+        """Across."""
         share = (value - self.x_low) / (self.x_high - self.x_low)
         return LEFT + share * (WIDTH - LEFT - RIGHT)
 
     def y(self, value: float) -> float:
+        """Down."""
         low, high = self.y_low, self.y_high
         if self.log:
             low, high, value = math.log(low), math.log(high), math.log(value)
         return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     def axes(self, x_label: str) -> list[str]:
-        bottom = HEIGHT - BOTTOM
-        parts = []
+        """Both axes, with their numbers."""
+        return [*self.levels(), *self.numbers(), *self.ground(x_label)]
+
+    def levels(self) -> list[str]:
+        """Lines across, with the values they stand for."""
         levels = log_ticks if self.log else ticks
-        for value in levels(self.y_low, self.y_high):
-            y = self.y(value)
-            parts.append(
-                f'<path class="grid" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>'
-                f'<text class="tick" x="{LEFT - 8}" y="{y + 3.5:.1f}" text-anchor="end">'
-                f"{short_number(value)}</text>"
-            )
-        for value in ticks(self.x_low, self.x_high, most=8):
-            x = self.x(value)
-            parts.append(
-                f'<path class="grid" d="M{x:.1f} {bottom}v4"/>'
-                f'<text class="tick" x="{x:.1f}" y="{bottom + 17}" text-anchor="middle">'
-                f"{short_number(value)}</text>"
-            )
-        parts.append(
-            f'<path class="axis" d="M{LEFT} {bottom}H{WIDTH - RIGHT}"/>'
+        return [
+            f'<path class="grid" d="M{LEFT} {self.y(value):.1f}H{WIDTH - RIGHT}"/>'
+            f'<text class="tick" x="{LEFT - 8}" y="{self.y(value) + 3.5:.1f}" text-anchor="end">'
+            f"{short_number(value)}</text>"
+            for value in levels(self.y_low, self.y_high)
+        ]
+
+    def numbers(self) -> list[str]:
+        """The values along the ground."""
+        bottom = HEIGHT - BOTTOM
+        return [
+            f'<path class="grid" d="M{self.x(value):.1f} {bottom}v4"/>'
+            f'<text class="tick" x="{self.x(value):.1f}" y="{bottom + 17}" text-anchor="middle">'
+            f"{short_number(value)}</text>"
+            for value in ticks(self.x_low, self.x_high, most=8)
+        ]
+
+    def ground(self, x_label: str) -> list[str]:
+        """The line that all stands on, and what is counted along it."""
+        return [
+            f'<path class="axis" d="M{LEFT} {HEIGHT - BOTTOM}H{WIDTH - RIGHT}"/>'
             f'<text class="tick" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}" '
             f'text-anchor="middle">{escaped(x_label)}</text>'
-        )
-        return parts
+        ]
 
 
 def _usable(points: Sequence[Point], log: bool) -> list[Point]:
@@ -158,7 +168,7 @@ def _usable(points: Sequence[Point], log: bool) -> list[Point]:
     ]
 
 
-def _drawn(curve: Curve, points: list[Point], frame: _Frame) -> list[str]:
+def _drawn(curve: Curve, points: list[Point], frame: Frame) -> list[str]:
     style = f'style="--c:var(--c{curve.colour})"'
     parts = []
     if len(points) > MOST_POINTS:
@@ -184,18 +194,19 @@ def _drawn(curve: Curve, points: list[Point], frame: _Frame) -> list[str]:
     return parts
 
 
-def _path(points: Sequence[Point], frame: _Frame) -> str:
+def _path(points: Sequence[Point], frame: Frame) -> str:
     return "M" + "L".join(f"{frame.x(x):.1f} {frame.y(y):.1f}" for x, y in points)
 
 
-def _legend(curves: Sequence[Curve]) -> list[str]:
+def legend(named: Iterable[tuple[str, int]]) -> list[str]:
+    """Names with the number of their colour, from the right."""
     parts = []
     right = float(WIDTH - RIGHT)
-    for curve in reversed([curve for curve in curves if curve.name]):
-        right -= 6.5 * len(curve.name) + 30
+    for name, colour in reversed([one for one in named if one[0]]):
+        right -= 6.5 * len(name) + 30
         parts.append(
-            f'<path class="line" style="--c:var(--c{curve.colour})" d="M{right:.0f} 12h14"/>'
-            f'<text class="tick" x="{right + 18:.0f}" y="16">{escaped(curve.name)}</text>'
+            f'<path class="line" style="--c:var(--c{colour})" d="M{right:.0f} 12h14"/>'
+            f'<text class="tick" x="{right + 18:.0f}" y="16">{escaped(name)}</text>'
         )
     return parts
 

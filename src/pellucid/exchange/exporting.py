@@ -1,0 +1,143 @@
+"""A bundle in the format of others."""
+
+from __future__ import annotations
+
+import json
+import secrets
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pellucid.bundle import Bundle
+from pellucid.config import split_direction
+from pellucid.decoding.ct2_bundle import why_not_ct2, write_ct2
+from pellucid.errors import InputError, PellucidError
+from pellucid.exchange import hugging_face
+from pellucid.exchange.foreign import need_torch
+from pellucid.exchange.hugging_face_weights import to_hugging_face
+from pellucid.text.marian import SOURCE_SPM, SPECIAL, TARGET_SPM, TARGET_VOCAB, VOCAB
+from pellucid.text.marian import MarianTokenizer as Marian
+from pellucid.text.subwords import Subwords
+from pellucid.text.tokenizer import Tokenizer
+
+Format = Literal["ctranslate2", "huggingface"]
+FORMATS = ("ctranslate2", "huggingface")
+QUANTIZATIONS = ("int8", "int8_float32", "int16", "float16", "float32")
+
+
+def export_model(
+    bundle: Bundle, folder: Path | str, form: str = "ctranslate2", quantization: str = "int8"
+) -> Path:
+    """Write a bundle's model to a new folder, for CTranslate2 or for Hugging Face's transformers.
+
+    quantization: how the matrices are stored for CTranslate2 (float32 for as they are). What the
+    format cannot express is an InputError that names it. All of the folder is there or none.
+    """
+    folder = Path(folder).absolute()
+    if form not in FORMATS:
+        raise InputError(f"unknown format {form!r}: choose {' or '.join(FORMATS)}")
+    if quantization not in QUANTIZATIONS:
+        raise InputError(f"unknown quantization {quantization!r}: {', '.join(QUANTIZATIONS)}")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise InputError(f"{folder} is there already: choose a new folder")
+    write: Callable[[Bundle, Path], None]
+    if form == "huggingface":
+        need_torch()
+        why, write = hugging_face.obstacle(bundle.config), _write_hugging_face
+    else:
+        why, write = why_not_ct2(bundle.config), _ctranslate2(quantization)
+    if why is not None:
+        raise InputError(f"this model cannot be exported as {form}: {why}")
+    draft = folder.parent / f".{folder.name}.writing-{secrets.token_hex(4)}"
+    try:
+        draft.mkdir(parents=True)
+        write(bundle, draft)
+        if bundle.about:
+            (draft / "README.md").write_text(bundle.about, encoding="utf-8")
+        if folder.exists():
+            folder.rmdir()  # it is empty
+        draft.rename(folder)
+    except OSError as error:
+        reason = error.strerror or error
+        raise PellucidError(f"cannot write the model to {folder}: {reason}") from None
+    finally:
+        shutil.rmtree(draft, ignore_errors=True)
+    return folder
+
+
+def _ctranslate2(quantization: str) -> Callable[[Bundle, Path], None]:
+    def write(bundle: Bundle, draft: Path) -> None:
+        made = draft / "model"
+        write_ct2(bundle, made, None if quantization == "float32" else quantization)
+        for file in sorted(made.iterdir()):
+            file.rename(draft / file.name)
+        made.rmdir()
+        for name, data in bundle.tokenizer.files().items():
+            (draft / name).write_bytes(data)
+
+    return write
+
+
+def _write_hugging_face(bundle: Bundle, draft: Path) -> None:
+    import torch
+    from safetensors.torch import save_file
+
+    tokenizer, config = bundle.tokenizer, bundle.config
+    special = {"pad": tokenizer.pad_id, "start": tokenizer.bos_id, "end": tokenizer.eos_id}
+    ours = {name: torch.from_numpy(array) for name, array in bundle.weights().items()}
+    theirs = to_hugging_face(config, ours)
+    save_file(theirs, draft / hugging_face.SAFETENSORS, metadata={"format": "pt"})
+    _write_json(draft / hugging_face.CONFIG, hugging_face.settings_for(config, special))
+    _write_json(
+        draft / "generation_config.json",
+        {
+            "pad_token_id": special["pad"],
+            "decoder_start_token_id": special["start"],
+            "eos_token_id": special["end"],
+            "forced_eos_token_id": special["end"],
+            "bad_words_ids": [[token] for token in sorted({special["pad"], special["start"]})],
+            "max_length": config.max_length,
+            "num_beams": 4,
+        },
+    )
+    separate = config.tie != "all"
+    for name, data in marian_files(tokenizer, separate).items():
+        (draft / name).write_bytes(data)
+    source, target = split_direction(bundle.default_direction)
+    _write_json(
+        draft / hugging_face.TOKENIZER_CONFIG,
+        {
+            "tokenizer_class": "MarianTokenizer",
+            "source_lang": source,
+            "target_lang": target,
+            "separate_vocabs": separate,
+            "model_max_length": config.max_length,
+            "unk_token": tokenizer.piece(tokenizer.unk_id),
+            "eos_token": tokenizer.piece(tokenizer.eos_id),
+            "pad_token": tokenizer.piece(tokenizer.pad_id),
+        },
+    )
+
+
+def marian_files(tokenizer: Subwords, separate: bool) -> Mapping[str, bytes]:
+    """The files that transformers' MarianTokenizer reads; our tag <2fr> is >>fr<< there."""
+    if isinstance(tokenizer, Marian):
+        files = {name: data for name, data in tokenizer.files().items() if name != SPECIAL}
+    elif isinstance(tokenizer, Tokenizer):
+        tags = {tokenizer.tag_id(language): language for language in tokenizer.languages}
+        ids = {
+            f">>{tags[token]}<<" if token in tags else tokenizer.piece(token): token
+            for token in range(tokenizer.vocab_size)
+        }
+        if len(ids) != tokenizer.vocab_size:
+            raise InputError("a piece of the vocabulary is spelled like a tag: it cannot be told")
+        vocabulary = json.dumps(ids, ensure_ascii=False, indent=1).encode()
+        files = {SOURCE_SPM: tokenizer.model, TARGET_SPM: tokenizer.model, VOCAB: vocabulary}
+    else:
+        raise TypeError(f"no way to write {type(tokenizer).__name__}")
+    return {TARGET_VOCAB: files[VOCAB], **files} if separate else files
+
+
+def _write_json(path: Path, value: dict[str, Any]) -> None:
+    path.write_text(json.dumps(value, indent=1) + "\n", encoding="utf-8")

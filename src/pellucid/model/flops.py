@@ -1,0 +1,73 @@
+"""How much arithmetic a forward pass is, counted product by product.
+
+A product of (m, k) and (k, n) is m·k·n multiplications and as many additions: 2·m·k·n FLOPs. Only
+matrix products are counted; norms, softmax and the like are a few percent at most.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pellucid.config import ModelConfig
+
+GATED = ("geglu", "geglu_tanh", "swiglu")
+
+
+class BatchShape(NamedTuple):
+    """A padded batch: B sentences of S source and T target tokens."""
+
+    sentences: int
+    source: int
+    target: int
+
+    @property
+    def tokens(self) -> int:
+        """Places on both sides together."""
+        return self.sentences * (self.source + self.target)
+
+
+def forward_flops(config: ModelConfig, shape: BatchShape) -> dict[str, int]:
+    """FLOPs of one forward pass, by part of the model."""
+    B, S, T = shape
+    D, V = config.width, config.vocab_size
+    wide, narrow, feed_forward = _widths(config)
+
+    def attention(queries: int, keys: int) -> int:
+        """W_Q, W_K and W_V, scores and mix, W_O."""
+        projections = queries * D * wide + 2 * keys * D * narrow + queries * wide * D
+        return B * (projections + 2 * queries * keys * wide)
+
+    multiply_adds = {
+        "encoder self-attention": config.encoder_layers * attention(S, S),
+        "encoder feed-forward": config.encoder_layers * B * S * feed_forward,
+        "decoder self-attention": config.decoder_layers * attention(T, T),
+        "decoder cross-attention": config.decoder_layers * attention(T, S),
+        "decoder feed-forward": config.decoder_layers * B * T * feed_forward,
+        "output (logits)": B * T * D * V,
+    }
+    return {part: 2 * count for part, count in multiply_adds.items()}
+
+
+def step_flops(config: ModelConfig, length: int, source: int, *, cached: bool = True) -> int:
+    """FLOPs of the decoder for one hypothesis to get its token number `length` (from 1).
+
+    With the cache it reads one token, and the keys and values of all others are there. Without,
+    it reads the whole output again, and the keys and values of the source too.
+    """
+    D, V = config.width, config.vocab_size
+    wide, narrow, feed_forward = _widths(config)
+    tokens = 1 if cached else length
+    pairs = length if cached else length * length
+    own = tokens * D * (2 * wide + 2 * narrow) + 2 * pairs * wide
+    cross = tokens * D * 2 * wide + 2 * tokens * source * wide
+    if not cached:
+        cross += 2 * source * D * narrow
+    return 2 * (config.decoder_layers * (own + cross + tokens * feed_forward) + D * V)
+
+
+def _widths(config: ModelConfig) -> tuple[int, int, int]:
+    """H · K, G · K, and the multiply-adds of a feed-forward layer for one token."""
+    wide = config.heads * config.head_width
+    narrow = (config.key_value_heads or config.heads) * config.head_width
+    matrices = 3 if config.activation in GATED else 2
+    return wide, narrow, matrices * config.width * config.feed_forward_width

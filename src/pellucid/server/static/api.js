@@ -1,0 +1,60 @@
+// Where the numbers come from: the server, or a trace that the file itself carries.
+
+const carried = document.getElementById("carried");
+
+export const offline = carried ? JSON.parse(carried.textContent) : null;
+
+/** An answer that says no, in words for the person who reads it. */
+export class Refused extends Error {}
+
+async function asked(path, body, signal) {
+  const options = body
+    ? { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal }
+    : { signal };
+  let response;
+  try {
+    response = await fetch(path, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Refused("The server does not answer. Is it still running?");
+  }
+  if (!response.ok) {
+    const told = await response.json().catch(() => ({}));
+    throw new Refused(told.error ?? `The server refused this (${response.status}).`);
+  }
+  return response;
+}
+
+const json = async (...call) => (await asked(...call)).json();
+
+export const about = () => (offline ? Promise.resolve(offline.about) : json("about"));
+export const translate = (body, signal) => json("translate", body, signal);
+export const alternatives = (body, signal) => json("alternatives", body, signal);
+export const trace = (body, signal) => json("trace", body, signal);
+
+export const masks = (body, signal) => json("masks", body, signal);
+
+const numbers = async (path) => new Float32Array(await (await asked(path)).arrayBuffer());
+
+/** Sinusoidal positions, sines and cosines in turn, as a flat Float32Array. */
+export const positions = (length, width) => numbers(`positions?length=${length}&width=${width}`);
+
+/** W_O of a layer's attention, a row for each output number. */
+export const joining = (kind, layer) => numbers(`joining?kind=${kind}&layer=${layer}`);
+
+/** A tensor by name, as a flat Float32Array; with a row, that row of its first dimension. */
+export async function tensor(id, path, row = null, size = 0) {
+  if (offline) {
+    if (!(path in offline.tensors)) throw new Refused("This file does not carry these numbers.");
+    const carries = offline.tensors[path];
+    const whole = decoded(carries.startsWith("=") ? offline.tensors[carries.slice(1)] : carries);
+    return row === null ? whole : whole.subarray(row * size, (row + 1) * size);
+  }
+  const part = row === null ? "" : `&row=${row}`;
+  return numbers(`trace/${encodeURIComponent(id)}/tensor?path=${encodeURIComponent(path)}${part}`);
+}
+
+function decoded(text) {
+  const bytes = Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+  return new Float32Array(bytes.buffer);
+}

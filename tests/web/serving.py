@@ -1,0 +1,55 @@
+"""The real server in a process of its own: `python -m tests.web.serving FOLDER [--without-torch]`.
+
+It prints its port once it listens.
+"""
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Self
+
+ROOT = Path(__file__).parents[2]
+
+
+class Server:
+    """A server for a bundle, until `close`."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "tests.web.serving", str(folder), *options],
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self.process.stdout is not None
+        self.address = f"http://127.0.0.1:{int(self.process.stdout.readline())}"
+
+    def close(self) -> None:
+        self.process.terminate()
+        self.process.wait(30)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def main(folder: str, *options: str) -> None:
+    if "--without-torch" in options:
+        sys.modules["torch"] = None  # type: ignore[assignment]
+    import uvicorn
+
+    from pellucid.server.app import create_app
+    from pellucid.server.looking import Looks
+    from pellucid.translator import load
+
+    app = create_app(load(folder, threads=1), Looks(Path(folder)))
+    listening = socket.create_server(("127.0.0.1", 0))
+    print(listening.getsockname()[1], flush=True)
+    uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([listening])
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
