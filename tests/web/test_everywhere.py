@@ -26,7 +26,7 @@ def walk(page: Any, seen: Callable[[str], None] = lambda tab: None) -> list[str]
     for tab in page.locator("[role=tab]").all():
         tab.click()
         page.locator("#panel[aria-busy=false] h2").wait_for()
-        page.wait_for_function("document.getElementById('panel').innerText.length > 150")
+        page.wait_for_function("document.getElementById('panel')?.innerText.length > 150")
         page.wait_for_timeout(100)  # what comes later than that is seen at the next panel
         assert page.locator("#panel .error").count() == 0
         names.append(tab.inner_text())

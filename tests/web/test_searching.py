@@ -26,7 +26,7 @@ def test_the_beam_stepped_to_its_end_gives_the_answer(
     page.get_by_role("radio", name=f"beam {beam}", exact=True).click()
     forward, rounds = page.get_by_text("forward ›"), page.locator("output[data-rounds]")
     page.wait_for_function(
-        "count => document.querySelector('output[data-rounds]').textContent === String(count)",
+        "count => document.querySelector('output[data-rounds]')?.textContent === String(count)",
         arg=len(trace["beam"]),
     )
     page.locator("#panel[aria-busy=false]").wait_for()

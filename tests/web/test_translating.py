@@ -14,7 +14,7 @@ from tests.web.serving import Server
 
 Open = Callable[..., Any]
 WAY = {"source": "xa", "target": "xb"}
-SAYS = "text => document.querySelector('.result').textContent === text"
+SAYS = "text => document.querySelector('.result')?.textContent === text"
 
 
 def test_it_translates_as_one_types(open_page: Open, server: Server, sentence: str) -> None:
@@ -78,7 +78,7 @@ def test_text_is_never_markup(open_page: Open, server: Server) -> None:
     harm = HARM.replace("\x00", "").replace("\ud800", "")
     page = open_page(f"{server.address}/", q=harm, **LANGUAGES, panel="tokens")
     page.locator("#panel[aria-busy=false] h2").wait_for()
-    page.wait_for_function("document.querySelector('.result').textContent !== ''")
+    page.wait_for_function("(document.querySelector('.result')?.textContent ?? '') !== ''")
     assert page.locator("#source").input_value() == harm
     for tab in page.locator("[role=tab]").all():
         tab.click()
