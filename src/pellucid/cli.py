@@ -21,6 +21,14 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
+# Options that several commands have.
+From = Annotated[str | None, typer.Option("--from", help="The language it is in.")]
+To = Annotated[str | None, typer.Option("--to", help="The language you want.")]
+Model = Annotated[
+    str | None, typer.Option(metavar="NAME|DIR", help="Which model; see `pellucid models`.")
+]
+Engine = Annotated[str, typer.Option(metavar="auto|ct2|torch", help="What runs it.")]
+
 
 def _print_version(asked: bool) -> None:
     if asked:
@@ -225,7 +233,7 @@ def evaluate(
         typer.Option(metavar="FILE", help="Training data: look for the test in it. Repeatable."),
     ] = None,
     beam: Annotated[int, typer.Option(min=1, max=1024, help="1 is fastest.")] = 4,
-    engine: Annotated[str, typer.Option(metavar="auto|ct2|torch", help="What runs it.")] = "auto",
+    engine: Engine = "auto",
     tokenize: Annotated[
         str | None,
         typer.Option(metavar="NAME", help="sacreBLEU's tokenizer for BLEU; by the language: 13a."),
@@ -302,14 +310,12 @@ def translate(
         list[Path] | None,
         typer.Option("--file", help="A document: .txt, .md, .html, .srt, .po, .tmx. Repeatable."),
     ] = None,
-    source: Annotated[str | None, typer.Option("--from", help="The language it is in.")] = None,
-    target: Annotated[str | None, typer.Option("--to", help="The language you want.")] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME|DIR", help="Which model; see `pellucid models`.")
-    ] = None,
+    source: From = None,
+    target: To = None,
+    model: Model = None,
     beam: Annotated[int, typer.Option(min=1, max=1024, help="1 is fastest.")] = 4,
     n_best: Annotated[int, typer.Option(min=1, max=1024, help="Outputs for each text.")] = 1,
-    engine: Annotated[str, typer.Option(metavar="auto|ct2|torch", help="What runs it.")] = "auto",
+    engine: Engine = "auto",
     as_json: Annotated[
         bool,
         typer.Option("--json", help="A line of JSON for each text: scores, tokens, alignment."),
@@ -358,11 +364,9 @@ def look(
         str, typer.Option(metavar="N|mean", help="Counted from 1; -1 is the last.")
     ] = "-1",
     head: Annotated[str, typer.Option(metavar="N|mean", help="Counted from 1.")] = "mean",
-    source: Annotated[str | None, typer.Option("--from", help="The language it is in.")] = None,
-    target: Annotated[str | None, typer.Option("--to", help="The language you want.")] = None,
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME|DIR", help="Which model; see `pellucid models`.")
-    ] = None,
+    source: From = None,
+    target: To = None,
+    model: Model = None,
     beam: Annotated[int, typer.Option(min=1, max=64, help="1 is greedy.")] = 4,
 ) -> None:
     """Look inside: what happens in the model for one sentence.
@@ -451,14 +455,12 @@ def export(
 
 @app.command()
 def serve(
-    model: Annotated[
-        str | None, typer.Option(metavar="NAME|DIR", help="Which model; see `pellucid models`.")
-    ] = None,
+    model: Model = None,
     host: Annotated[
         str, typer.Option(help="Where to listen; 0.0.0.0 lets other machines in.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
-    engine: Annotated[str, typer.Option(metavar="auto|ct2|torch", help="What runs it.")] = "auto",
+    engine: Engine = "auto",
 ) -> None:
     """Serve the web page, with everything that happens inside, and the HTTP API.
 

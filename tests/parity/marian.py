@@ -1,5 +1,8 @@
 """Hugging Face's Marian as an independent implementation: the same weights in our model."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import torch
 from torch import nn
 from transformers import MarianConfig, MarianMTModel
@@ -43,6 +46,51 @@ def random_marian(
             elif isinstance(module, nn.Linear) and module.bias is not None:
                 module.bias.normal_(std=0.1)
     return model.eval()
+
+
+def padded(rows: Sequence[Sequence[int]], pad: int) -> torch.Tensor:
+    """Rows of different length as one table, filled up with the pad id."""
+    ids = torch.full((len(rows), max(map(len, rows))), pad)
+    for number, row in enumerate(rows):
+        ids[number, : len(row)] = torch.tensor(row)
+    return ids
+
+
+def generated(
+    peer: MarianMTModel,
+    sources: Sequence[Sequence[int]],
+    beams: int,
+    n: int,
+    longest: int,
+    **settings: Any,
+) -> list[list[tuple[list[int], float]]]:
+    """Their tokens without start, pad and end, and their scores (sums where greedy)."""
+    pad, end = peer.config.pad_token_id, peer.config.eos_token_id
+    ids = padded(sources, pad)
+    output = peer.generate(
+        input_ids=ids,
+        attention_mask=(ids != pad).long(),
+        num_beams=beams,
+        num_return_sequences=n,
+        do_sample=False,
+        max_length=longest + 1,
+        bad_words_ids=[[pad], *settings.pop("bad_words_ids", [])],
+        return_dict_in_generate=True,
+        output_scores=True,
+        output_logits=True,
+        **settings,
+    )
+    if beams > 1:
+        scores = output.sequences_scores.tolist()
+    else:
+        logs = torch.stack(output.logits, dim=1).log_softmax(-1)
+        picked = logs.gather(-1, output.sequences[:, 1:, None])[..., 0]
+        scores = (picked * (output.sequences[:, 1:] != pad)).sum(-1).tolist()
+    flat = [
+        ([token for token in row[1:] if token not in (pad, end)], score)
+        for row, score in zip(output.sequences.tolist(), scores, strict=True)
+    ]
+    return [flat[at : at + n] for at in range(0, len(flat), n)]
 
 
 def copy_attention(ours: MultiHeadAttention, q: nn.Linear, k: nn.Linear, v: nn.Linear) -> None:

@@ -24,6 +24,7 @@ from pellucid.text.marian import MarianTokenizer as Ours
 from tests.bundles import write_bundle
 from tests.made_up import pairs
 from tests.marian_models import LANGUAGES, write_marian, write_npz, write_tokenizer
+from tests.parity.marian import generated, padded
 
 SHAPES: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -69,13 +70,6 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Case:
     return Case(tmp_path_factory.mktemp("plain"), "plain")
 
 
-def padded(rows: list[list[int]], pad: int) -> torch.Tensor:
-    ids = torch.full((len(rows), max(map(len, rows))), pad)
-    for number, row in enumerate(rows):
-        ids[number, : len(row)] = torch.tensor(row)
-    return ids
-
-
 def logits_of(peer: MarianMTModel, source: torch.Tensor, target: torch.Tensor) -> torch.Tensor:
     pad = peer.config.pad_token_id
     with torch.no_grad():
@@ -93,41 +87,6 @@ def test_logits(case: Case) -> None:
     torch.testing.assert_close(mine, logits_of(case.peer, source, target), atol=1e-5, rtol=0)
 
 
-def generated(
-    case: Case, beams: int, n: int, longest: int
-) -> list[list[tuple[tuple[int, ...], float]]]:
-    """Their tokens without start, pad and end, and their scores (sums where greedy)."""
-    config = case.peer.config
-    pad, end = config.pad_token_id, config.eos_token_id
-    ids = padded(case.sources(), pad)
-    output = case.peer.generate(
-        input_ids=ids,
-        attention_mask=(ids != pad).long(),
-        num_beams=beams,
-        num_return_sequences=n,
-        do_sample=False,
-        early_stopping=beams > 1,
-        length_penalty=1.0,
-        max_length=longest + 1,
-        forced_eos_token_id=None,
-        bad_words_ids=[[pad]],
-        return_dict_in_generate=True,
-        output_scores=True,
-        output_logits=True,
-    )
-    if beams > 1:
-        scores = output.sequences_scores.tolist()
-    else:
-        logs = torch.stack(output.logits, dim=1).log_softmax(-1)
-        picked = logs.gather(-1, output.sequences[:, 1:, None])[..., 0]
-        scores = (picked * (output.sequences[:, 1:] != pad)).sum(-1).tolist()
-    flat = [
-        (tuple(token for token in row[1:] if token not in (pad, end)), score)
-        for row, score in zip(output.sequences.tolist(), scores, strict=True)
-    ]
-    return [flat[at : at + n] for at in range(0, len(flat), n)]
-
-
 def options(beams: int, n: int, longest: int) -> DecodingOptions:
     """Their rules: stop when `beams` hypotheses have ended; only the length given counts."""
     return DecodingOptions(
@@ -140,11 +99,17 @@ def test_generate(case: Case, beams: int, n: int) -> None:
     """Token for token what `generate` gives, with its scores."""
     longest, compared = 14, 0
     found = open_torch(case.bundle).translate_ids(case.sources(), options(beams, n, longest))
-    for result, wanted in zip(found, generated(case, beams, n, longest), strict=True):
+    rules = {
+        "early_stopping": beams > 1,
+        "length_penalty": 1.0,
+        "forced_eos_token_id": None,
+    }
+    theirs = generated(case.peer, case.sources(), beams, n, longest, **rules)
+    for result, wanted in zip(found, theirs, strict=True):
         if result.near_tie:
             continue
         compared += 1
-        assert [h.tokens for h in result.hypotheses] == [tokens for tokens, _ in wanted]
+        assert [h.tokens for h in result.hypotheses] == [tuple(tokens) for tokens, _ in wanted]
         for h, (_, score) in zip(result.hypotheses, wanted, strict=True):
             mine = h.log_probability if beams == 1 else h.score
             assert mine == pytest.approx(score, abs=1e-4)

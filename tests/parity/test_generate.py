@@ -28,7 +28,7 @@ from transformers import MarianMTModel
 from pellucid.decoding import DecodingOptions, Result, SpecialIds
 from pellucid.decoding.torch_engine import run
 from pellucid.model import Transformer
-from tests.parity.marian import from_marian, random_marian
+from tests.parity.marian import from_marian, generated, random_marian
 
 VOCAB, LONGEST, SENTENCES = 40, 12, 6
 # Seed, spread of the weights, bias of the end symbol: outputs of many lengths, ended and cut.
@@ -54,41 +54,6 @@ def pair(
         [*torch.randint(1, VOCAB - 1, (int(n),)).tolist(), 0] for n in torch.randint(1, 9, (6,))
     ]
     return peer, from_marian(peer), sources
-
-
-def theirs(
-    peer: MarianMTModel, sources: list[list[int]], beams: int, n: int, **settings: Any
-) -> list[list[tuple[list[int], float]]]:
-    """Their tokens without start, pad and end, and their scores (sums where greedy)."""
-    pad = VOCAB - 1
-    ids = torch.full((len(sources), max(map(len, sources))), pad)
-    for row, source in enumerate(sources):
-        ids[row, : len(source)] = torch.tensor(source)
-    bad = [[pad], *settings.pop("bad_words_ids", [])]
-    output = peer.generate(
-        input_ids=ids,
-        attention_mask=(ids != pad).long(),
-        num_beams=beams,
-        num_return_sequences=n,
-        do_sample=False,
-        max_length=LONGEST + 1,
-        bad_words_ids=bad,
-        return_dict_in_generate=True,
-        output_scores=True,
-        output_logits=True,
-        **settings,
-    )
-    if beams > 1:
-        scores = output.sequences_scores.tolist()
-    else:
-        logs = torch.stack(output.logits, dim=1).log_softmax(-1)
-        picked = logs.gather(-1, output.sequences[:, 1:, None])[..., 0]
-        real = output.sequences[:, 1:] != pad
-        scores = (picked * real).sum(-1).tolist()
-    flat = []
-    for row, score in zip(output.sequences.tolist(), scores, strict=True):
-        flat.append(([t for t in row[1:] if t not in (pad, 0)], score))
-    return [flat[i : i + n] for i in range(0, len(flat), n)]
 
 
 def ours(
@@ -128,7 +93,7 @@ def test_generate(beams: int, stop: tuple[str, Any]) -> None:
         for alpha in ALPHAS:
             n = min(beams, 3)
             beam_only = {} if beams == 1 else {"length_penalty": alpha, "early_stopping": stop[1]}
-            wanted = theirs(peer, sources, beams, n, **beam_only)
+            wanted = generated(peer, sources, beams, n, LONGEST, **beam_only)
             found = ours(
                 model, sources, beams, n, length_penalty="average", alpha=alpha, stop=stop[0]
             )
@@ -156,7 +121,7 @@ def test_generate_with_rules(beams: int, mine: dict[str, Any], other: dict[str, 
     for settings in MODELS:
         peer, model, sources = pair(*settings)
         beam_only = {} if beams == 1 else {"length_penalty": 1.0, "early_stopping": True}
-        wanted = theirs(peer, sources, beams, 1, **beam_only, **other)
+        wanted = generated(peer, sources, beams, 1, LONGEST, **beam_only, **other)
         found = ours(model, sources, beams, 1, **mine)
         compared += check(found, wanted, beams == 1)
         free = ours(model, sources, beams, 1)

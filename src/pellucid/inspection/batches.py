@@ -13,13 +13,14 @@ from torch import Tensor
 from pellucid.decoding.engine import SpecialIds
 from pellucid.decoding.options import DecodingOptions
 from pellucid.decoding.torch_engine import run
+from pellucid.decoding.torch_predictor import padded
 from pellucid.errors import InputError
-from pellucid.inspection.looking import LONGEST
+from pellucid.inspection.looking import LONGEST, tokens_of
 from pellucid.inspection.trace import Token
 from pellucid.model import Trace as Recorder
 from pellucid.model import Transformer
 from pellucid.model.masks import causal_mask, padding_mask, target_padding_mask
-from pellucid.text.tokenizer import Tokenizer
+from pellucid.text.subwords import Subwords
 
 MOST_SENTENCES = 4
 
@@ -59,7 +60,7 @@ class Masks:
 
 def look_at_masks(
     model: Transformer,
-    tokenizer: Tokenizer,
+    tokenizer: Subwords,
     special: SpecialIds,
     texts: Sequence[str],
     direction: str,
@@ -76,7 +77,8 @@ def look_at_masks(
         )
     results = run(model, special, sources, DecodingOptions(beam=1, max_length=LONGEST))
     targets = [[special.start, *result.best.tokens] for result in results]
-    source, target = _padded(sources, special.pad), _padded(targets, special.pad)
+    cpu = torch.device("cpu")
+    source, target = (padded(rows, special.pad, cpu) for rows in (sources, targets))
     recorder = Recorder(only=["*.0.*.mask", "logits"])
     with torch.inference_mode():
         model(source, target, trace=recorder)
@@ -87,8 +89,8 @@ def look_at_masks(
     whole = recorder["logits"]
     (B, S), T = source.shape, target.shape[1]
     return Masks(
-        source=_named(tokenizer, source),
-        target=_named(tokenizer, target),
+        source=tuple(tokens_of(tokenizer, row, "source") for row in source.tolist()),
+        target=tuple(tokens_of(tokenizer, row) for row in target.tolist()),
         source_padding=padding_mask(source, special.pad)[:, 0, 0].numpy(),
         target_padding=target_padding_mask(target, special.pad)[:, 0, 0].numpy(),
         causal=causal_mask(T)[0, 0].numpy(),
@@ -99,15 +101,6 @@ def look_at_masks(
             float((whole[row, : len(one)] - one).abs().max()) for row, one in enumerate(alone)
         ),
     )
-
-
-def _padded(rows: Sequence[Sequence[int]], pad: int) -> Tensor:
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[pad] * (longest - len(row))] for row in rows])
-
-
-def _named(tokenizer: Tokenizer, ids: Tensor) -> tuple[tuple[Token, ...], ...]:
-    return tuple(tuple(Token(t, tokenizer.piece(t)) for t in row) for row in ids.tolist())
 
 
 def _spread(mask: Tensor, batch: int, queries: int, keys: int) -> np.ndarray:

@@ -19,7 +19,7 @@ from pellucid.inspection.trace import CacheRow, Ended, LensGuess, Round, Token, 
 from pellucid.model import Trace as Recorder
 from pellucid.model import Transformer
 from pellucid.model.flops import step_flops
-from pellucid.text.subwords import Subwords
+from pellucid.text.subwords import Side, Subwords
 
 LONGEST = 256
 """Tokens of a side; attention maps grow with the square of it."""
@@ -96,9 +96,9 @@ def look_inside(
         text=tokenizer.decode(result.best.tokens),
         direction=direction,
         tokens=Tokens(
-            tuple(Token(token, tokenizer.piece(token, "source")) for token in ids),
-            _tokens(tokenizer, written),
-            _tokens(tokenizer, answers),
+            tokens_of(tokenizer, ids, "source"),
+            tokens_of(tokenizer, written),
+            tokens_of(tokenizer, answers),
         ),
         tensors=tensors,
         beam=rounds,
@@ -168,8 +168,9 @@ def _ended(tokenizer: Subwords, steps: Sequence[Step], result: Result) -> tuple[
     )
 
 
-def _tokens(tokenizer: Subwords, ids: Sequence[int]) -> tuple[Token, ...]:
-    return tuple(Token(token, tokenizer.piece(token)) for token in ids)
+def tokens_of(tokenizer: Subwords, ids: Sequence[int], side: Side = "target") -> tuple[Token, ...]:
+    """Ids with their pieces."""
+    return tuple(Token(token, tokenizer.piece(token, side)) for token in ids)
 
 
 def _plain(name: str, tensor: torch.Tensor) -> np.ndarray:

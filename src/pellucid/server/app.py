@@ -13,13 +13,11 @@ from starlette.concurrency import run_in_threadpool
 
 from pellucid import __version__
 from pellucid.errors import InputError, PellucidError
-from pellucid.server.inside import add_inside
+from pellucid.server.inside import add_inside, numbers
 from pellucid.server.looking import Looks, Question, UnavailableError
 from pellucid.server.page import content_security_policy, index, static
 from pellucid.server.schemas import AlternativesAsked, TraceAsked, TranslateAsked
 from pellucid.translator import Translator
-
-NAMES = {"en": "English", "fr": "French", "de": "German"}
 
 
 def create_app(translator: Translator, looks: Looks) -> FastAPI:
@@ -122,7 +120,7 @@ def _looking(app: FastAPI, translator: Translator, looks: Looks) -> None:
             options = {"sample": True, "temperature": asked.temperature, "seed": asked.seed}
         question = Question(
             asked.q,
-            f"{way.source}-{way.target}",
+            way.name,
             options,
             tuple(asked.prefix),
             tuple(asked.without),
@@ -148,8 +146,7 @@ def _looking(app: FastAPI, translator: Translator, looks: Looks) -> None:
             if found.ndim == 0 or row >= len(found):
                 raise HTTPException(404, f"no row {row} in {path[:80]!r}")
             found = found[row]
-        data = found.astype("<f4").tobytes()
-        return Response(data, media_type="application/octet-stream")
+        return numbers(found)
 
 
 def _errors(app: FastAPI) -> None:

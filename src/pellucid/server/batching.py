@@ -196,13 +196,15 @@ class BatchingEngine:
     def _next(self) -> Batch | None:
         """The next batch; None when there will be no more."""
         with self._changed:
-            while not self._requests:
-                if self._closed:
-                    return None
-                self._changed.wait()
-            if self.wait and self._waiting < 8 and not self._closed:
-                self._changed.wait(self.wait)  # whoever comes now goes along
-            return self._taken() if self._requests else Batch(Kind(DecodingOptions(), False), [])
+            while True:
+                while not self._requests:
+                    if self._closed:
+                        return None
+                    self._changed.wait()
+                if self.wait and self._waiting < 8 and not self._closed:
+                    self._changed.wait(self.wait)  # whoever comes now goes along
+                if self._requests:  # another worker may have been faster
+                    return self._taken()
 
     def _taken(self) -> Batch:
         """One sentence of each request in turn, of one kind, until the batch is full."""

@@ -19,7 +19,7 @@ def add_inside(app: FastAPI, translator: Translator, looks: Looks) -> None:
     def masks(asked: MasksAsked) -> dict[str, Any]:
         """Some sentences as one batch: their tokens with padding, and the masks as used."""
         way = translator.direction(asked.source, asked.target)
-        found = looks.answer(Batch(tuple(asked.q), f"{way.source}-{way.target}"))
+        found = looks.answer(Batch(tuple(asked.q), way.name))
         return found.as_dict()  # type: ignore[no-any-return]
 
     @app.get("/positions", response_class=Response)
@@ -29,7 +29,7 @@ def add_inside(app: FastAPI, translator: Translator, looks: Looks) -> None:
         layout: Literal["interleaved", "halves"] = "interleaved",
     ) -> Response:
         """The sinusoidal positions of the paper (length, width): float32, little-endian."""
-        return _numbers(looks.answer(Waves(length, width, layout)))
+        return numbers(looks.answer(Waves(length, width, layout)))
 
     @app.get("/joining", response_class=Response)
     def joining(
@@ -37,8 +37,9 @@ def add_inside(app: FastAPI, translator: Translator, looks: Looks) -> None:
         layer: Annotated[int, Query(ge=0, le=1000)],
     ) -> Response:
         """W_O of a layer's attention (D, H · K): float32, little-endian."""
-        return _numbers(looks.answer(Weight(kind, layer)))
+        return numbers(looks.answer(Weight(kind, layer)))
 
 
-def _numbers(array: Any) -> Response:
+def numbers(array: Any) -> Response:
+    """An array as the page reads it: float32, little-endian, rows in order."""
     return Response(array.astype("<f4").tobytes(), media_type="application/octet-stream")

@@ -85,7 +85,7 @@ def look(
         translator.tokenizer,
         engine.special,
         text,
-        f"{way.source}-{way.target}",
+        way.name,
         DecodingOptions(beam=beam),
     )
 

@@ -33,17 +33,22 @@ class TranslateAsked(Asked):
     """Whether to tell of each sentence its tokens, probabilities and alignment."""
 
 
-class AlternativesAsked(Asked):
-    """What else could stand at a token of the translation of one sentence."""
+class SentenceAsked(Asked):
+    """One sentence, and how wide to search."""
 
     q: Annotated[str, Field(max_length=LONGEST_LOOK)]
     source: Code
     target: Code
+    beam: Annotated[int, Field(ge=1, le=16)] = 4
+
+
+class AlternativesAsked(SentenceAsked):
+    """What else could stand at a token of the translation of one sentence."""
+
     position: Annotated[int, Field(ge=0, le=1000)]
     begin: TokenIds = []
     """Token ids that the translation begins with, as an alternative that was taken gave them."""
     count: Annotated[int, Field(ge=1, le=20)] = 6
-    beam: Annotated[int, Field(ge=1, le=16)] = 4
 
 
 class HeadOffAsked(Asked):
@@ -54,13 +59,9 @@ class HeadOffAsked(Asked):
     head: Annotated[int, Field(ge=0, le=1000)]
 
 
-class TraceAsked(Asked):
+class TraceAsked(SentenceAsked):
     """A sentence to look inside of."""
 
-    q: Annotated[str, Field(max_length=LONGEST_LOOK)]
-    source: Code
-    target: Code
-    beam: Annotated[int, Field(ge=1, le=16)] = 4
     sample: bool = False
     temperature: Annotated[float, Field(gt=0, le=10)] = 1.0
     seed: Annotated[int, Field(ge=0, lt=2**32)] = 0

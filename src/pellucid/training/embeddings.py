@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from pellucid.model import Transformer
 from pellucid.text.store import Split
-from pellucid.training.shards import share_of
 
 MOST_PAIRS = 200_000
 """Pairs that are counted, evenly spread over all."""
@@ -48,8 +47,13 @@ def start_embeddings(model: Transformer, split: Split, seed: int) -> None:
         drawn = torch.randn(rows, model.config.width, generator=generator) * STD
         seen = found[:rows].abs().sum(dim=1, keepdim=True) > 0
         mixed = COUNTED**0.5 * STD * found[:rows] + (1 - COUNTED) ** 0.5 * drawn
+        start = torch.where(seen, mixed, drawn)
+        if hasattr(table, "full_tensor"):  # this process has a share of it (FSDP)
+            from pellucid.training.shards import share_of
+
+            start = share_of(table, start)
         with torch.no_grad():
-            table.copy_(share_of(table, torch.where(seen, mixed, drawn)))
+            table.copy_(start)
 
 
 def embeddings_from_pairs(

@@ -15,6 +15,11 @@ class Direction(NamedTuple):
     source: str
     target: str
 
+    @property
+    def name(self) -> str:
+        """As bundles and recipes write it: "fr-en"."""
+        return f"{self.source}-{self.target}"
+
 
 def choose_direction(settings: BundleConfig, source: str | None, target: str | None) -> Direction:
     """The direction that is meant, or an InputError that says what the model offers.

@@ -196,8 +196,7 @@ class Translator:
             engine = open_torch(self.bundle)
         from pellucid.inspection.looking import look_inside
 
-        direction = f"{way.source}-{way.target}"
-        return look_inside(engine.model, self.tokenizer, engine.special, text, direction, chosen)
+        return look_inside(engine.model, self.tokenizer, engine.special, text, way.name, chosen)
 
     def _options(self, beam: int, n_best: int, options: dict[str, Any]) -> DecodingOptions:
         layer, head = self.bundle.settings.attention_place
