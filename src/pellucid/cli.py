@@ -7,64 +7,35 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from pellucid import __version__
-from pellucid.errors import PellucidError
+from pellucid.commands import Argument, Commands, Option, say
+from pellucid.errors import InputError, PellucidError
 
-app = typer.Typer(
-    name="pellucid",
-    help="A Transformer you can train, use, serve and see through.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = Commands("pellucid", "A Transformer you can train, use, serve and see through.", __version__)
 
 # Options that several commands have.
-From = Annotated[str | None, typer.Option("--from", help="The language it is in.")]
-To = Annotated[str | None, typer.Option("--to", help="The language you want.")]
+From = Annotated[str | None, Option("--from", metavar="LANGUAGE", help="The language it is in.")]
+To = Annotated[str | None, Option("--to", metavar="LANGUAGE", help="The language you want.")]
 Model = Annotated[
-    str | None, typer.Option(metavar="NAME|DIR", help="Which model; see `pellucid models`.")
+    str | None, Option(metavar="NAME|DIR", help="Which model; see `pellucid models`.")
 ]
-Engine = Annotated[str, typer.Option(metavar="auto|ct2|torch", help="What runs it.")]
-
-
-def _print_version(asked: bool) -> None:
-    if asked:
-        typer.echo(f"pellucid {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def pellucid(
-    version: Annotated[
-        bool,
-        typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
-    ] = False,
-    debug: Annotated[
-        bool, typer.Option("--debug", help="Show the whole traceback of an error.")
-    ] = False,
-) -> None:
-    """Options that stand before the command. `--debug` is read in `main`."""
+Engine = Annotated[str, Option(metavar="auto|ct2|torch", help="What runs it.")]
 
 
 @app.command()
 def data(
-    name: Annotated[
-        str, typer.Argument(metavar="NAME|RECIPE.toml", help="Which corpus, or a recipe.")
-    ],
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder to write.")],
+    name: Annotated[str, Argument(metavar="NAME|RECIPE.toml", help="Which corpus, or a recipe.")],
+    directory: Annotated[Path, Argument(metavar="DIR", help="The folder to write.")],
     origin: Annotated[
         Path | None,
-        typer.Option("--from", help="Where you have the source already: a folder, or a file."),
+        Option("--from", help="Where you have the source already: a folder, or a file."),
     ] = None,
     pair: Annotated[
-        str | None, typer.Option(help="Two languages of a corpus that has more, e.g. en-de.")
+        str | None, Option(help="Two languages of a corpus that has more, e.g. en-de.")
     ] = None,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Processes to prepare a recipe with; by default all cores."),
+        Option(min=1, help="Processes to prepare a recipe with; by default all cores."),
     ] = None,
 ) -> None:
     """Fetch a known corpus, or make the corpora of a recipe ready for training.
@@ -95,28 +66,26 @@ def data(
             name, directory, origin, pair, say=lambda step: status.update(Text(step))
         )
     Console().print(prepared.report.table(prepared.name))
-    typer.echo(prepared.summary())
+    say(prepared.summary())
 
 
 @app.command()
 def plan(
-    recipe: Annotated[Path, typer.Argument(metavar="RECIPE.toml", help="What to train.")],
+    recipe: Annotated[Path, Argument(metavar="RECIPE.toml", help="What to train.")],
     hardware: Annotated[
         str | None,
-        typer.Option(help="Named hardware, e.g. p100, a100, rtx-4090; else this machine."),
+        Option(help="Named hardware, e.g. p100, a100, rtx-4090; else this machine."),
     ] = None,
-    count: Annotated[int, typer.Option(min=1, help="How many of it train together.")] = 1,
-    price: Annotated[
-        float | None, typer.Option(min=0, help="What an hour of all of it costs.")
-    ] = None,
+    count: Annotated[int, Option(min=1, help="How many of it train together.")] = 1,
+    price: Annotated[float | None, Option(min=0, help="What an hour of all of it costs.")] = None,
     pairs: Annotated[
-        int | None, typer.Option(min=1, help="Sentence pairs, if the corpus is not here.")
+        int | None, Option(min=1, help="Sentence pairs, if the corpus is not here.")
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting of the recipe."),
+        Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting of the recipe."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Say what a training run takes: parameters, FLOPs, memory, time and money.
 
@@ -138,7 +107,7 @@ def plan(
         pairs=pairs,
     )
     if as_json:
-        typer.echo(json.dumps(made.as_dict(), indent=1))
+        say(json.dumps(made.as_dict(), indent=1))
     else:
         Console().print(made.tables())
 
@@ -146,18 +115,18 @@ def plan(
 @app.command()
 def train(
     recipe: Annotated[
-        Path, typer.Argument(metavar="RECIPE", help="A recipe (TOML), or the folder of a run.")
+        Path, Argument(metavar="RECIPE", help="A recipe (TOML), or the folder of a run.")
     ],
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting of the recipe."),
+        Option("--set", metavar="SECTION.KEY=VALUE", help="Change a setting of the recipe."),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on from the last checkpoint, if there is one.")
+        bool, Option("--resume", help="Go on from the last checkpoint, if there is one.")
     ] = False,
     folder: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="The run's folder; if unset, runs/ and RECIPE's name."),
+        Option(metavar="DIR", help="The run's folder; if unset, runs/ and RECIPE's name."),
     ] = None,
 ) -> None:
     """Train a model as a recipe says.
@@ -183,87 +152,81 @@ def train(
         console=Console(stderr=True),
     )
     if os.environ.get("RANK", "0") == "0":
-        typer.echo(bundle)
+        say(bundle)
 
 
 @app.command()
 def report(
-    folder: Annotated[Path, typer.Argument(metavar="RUN", help="The folder of a training run.")],
+    folder: Annotated[Path, Argument(metavar="RUN", help="The folder of a training run.")],
 ) -> None:
     """Write report.html of a training run, finished or under way."""
     from pellucid.training.report import write_report
 
-    typer.echo(write_report(folder))
+    say(write_report(folder))
 
 
 @app.command()
 def evaluate(
     model: Annotated[
         str,
-        typer.Argument(
-            metavar="MODEL", help="A model (name or folder), or a file of translations."
-        ),
+        Argument(metavar="MODEL", help="A model (name or folder), or a file of translations."),
     ],
     source: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="What to translate, a sentence a line.")
+        Path | None, Option(metavar="FILE", help="What to translate, a sentence a line.")
     ] = None,
     references: Annotated[
         list[Path] | None,
-        typer.Option("--reference", metavar="FILE", help="Its translation by people. Repeatable."),
+        Option("--reference", metavar="FILE", help="Its translation by people. Repeatable."),
     ] = None,
     pairs: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="Both sides in one file: .tsv, .jsonl, .tmx, .po."),
+        Option(metavar="FILE", help="Both sides in one file: .tsv, .jsonl, .tmx, .po."),
     ] = None,
     languages: Annotated[
-        str | None, typer.Option(metavar="A,B", help="The languages that --pairs has, in order.")
+        str | None, Option(metavar="A,B", help="The languages that --pairs has, in order.")
     ] = None,
     source_language: Annotated[
-        str | None, typer.Option("--from", help="The language to translate from.")
+        str | None, Option("--from", help="The language to translate from.")
     ] = None,
     target_language: Annotated[
-        str | None, typer.Option("--to", help="The language to translate to.")
+        str | None, Option("--to", help="The language to translate to.")
     ] = None,
     against: Annotated[
         list[str] | None,
-        typer.Option(metavar="MODEL|FILE", help="Compare with this one too. Repeatable."),
+        Option(metavar="MODEL|FILE", help="Compare with this one too. Repeatable."),
     ] = None,
     train: Annotated[
         list[Path] | None,
-        typer.Option(metavar="FILE", help="Training data: look for the test in it. Repeatable."),
+        Option(metavar="FILE", help="Training data: look for the test in it. Repeatable."),
     ] = None,
-    beam: Annotated[int, typer.Option(min=1, max=1024, help="1 is fastest.")] = 4,
+    beam: Annotated[int, Option(min=1, max=1024, help="1 is fastest.")] = 4,
     engine: Engine = "auto",
     tokenize: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="sacreBLEU's tokenizer for BLEU; by the language: 13a."),
+        Option(metavar="NAME", help="sacreBLEU's tokenizer for BLEU; by the language: 13a."),
     ] = None,
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", help="BLEU and chrF in one case.")
-    ] = False,
+    lowercase: Annotated[bool, Option("--lowercase", help="BLEU and chrF in one case.")] = False,
     chrf_words: Annotated[
-        int, typer.Option(min=0, max=2, help="Words in a row that chrF counts; 2 is chrF++.")
+        int, Option(min=0, max=2, help="Words in a row that chrF counts; 2 is chrF++.")
     ] = 0,
     ter: Annotated[
-        bool, typer.Option("--ter/--no-ter", help="TER is slow where lines have many words.")
+        bool, Option("--ter/--no-ter", help="TER is slow where lines have many words.")
     ] = True,
     resamples: Annotated[
-        int, typer.Option(min=0, help="Of the bootstrap; 0 for no intervals and no p-values.")
+        int, Option(min=0, help="Of the bootstrap; 0 for no intervals and no p-values.")
     ] = 1000,
-    seed: Annotated[int, typer.Option(min=1, help="Of the bootstrap.")] = 12345,
+    seed: Annotated[int, Option(min=1, help="Of the bootstrap.")] = 12345,
     comet: Annotated[
-        Path | None, typer.Option(metavar="CKPT", help="A COMET checkpoint that you have.")
+        Path | None, Option(metavar="CKPT", help="A COMET checkpoint that you have.")
     ] = None,
-    examples: Annotated[
-        int, typer.Option(min=0, help="Sentences of each kind in report.html.")
-    ] = 20,
+    examples: Annotated[int, Option(min=0, help="Sentences of each kind in report.html.")] = 20,
     save: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the translations there.")
+        Path | None, Option(metavar="FILE", help="Write the translations there.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: everything.")] = False,
+    as_json: Annotated[bool, Option("--json", help="Print JSON: everything.")] = False,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", metavar="FILE", help="A report as well: .html or .json."),
+        Option("-o", "--output", metavar="FILE", help="A report as well: .html or .json."),
     ] = None,
 ) -> None:
     """Say how good translations are: BLEU, chrF and TER, and what is worth a look.
@@ -304,31 +267,80 @@ def evaluate(
 @app.command()
 def translate(
     texts: Annotated[
-        list[str] | None, typer.Argument(metavar="[TEXT]...", help="What to translate.")
+        list[str] | None, Argument(metavar="[TEXT]...", help="What to translate.")
     ] = None,
     files: Annotated[
         list[Path] | None,
-        typer.Option("--file", help="A document: .txt, .md, .html, .srt, .po, .tmx. Repeatable."),
+        Option("--file", help="A document: .txt, .md, .html, .srt, .po, .tmx. Repeatable."),
     ] = None,
     source: From = None,
     target: To = None,
     model: Model = None,
-    beam: Annotated[int, typer.Option(min=1, max=1024, help="1 is fastest.")] = 4,
-    n_best: Annotated[int, typer.Option(min=1, max=1024, help="Outputs for each text.")] = 1,
+    beam: Annotated[int, Option(min=1, max=1024, help="1 is fastest.")] = 4,
+    n_best: Annotated[int, Option(min=1, max=1024, help="Outputs for each text.")] = 1,
     engine: Engine = "auto",
     as_json: Annotated[
         bool,
-        typer.Option("--json", help="A line of JSON for each text: scores, tokens, alignment."),
+        Option("--json", help="A line of JSON for each text: scores, tokens, alignment."),
     ] = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write to this file.")
+        str | None,
+        Option("-o", "--output", help="Write to this file; with --input, to this folder."),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        Option(
+            "--input", metavar="PATTERN", help="In bulk: files .txt, .jsonl, .parquet. Repeatable."
+        ),
+    ] = None,
+    column: Annotated[str, Option(help="With --input: what is to be translated.")] = "text",
+    into: Annotated[
+        str | None,
+        Option(help="With --input: the column for it; if unset, in place of the text."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        Option(metavar="local|ADDRESS", help="With --input: on Ray, here or there."),
+    ] = None,
+    workers: Annotated[
+        str | None,
+        Option(metavar="N|MIN:MAX", help="With --cluster: how many; if unset, all cores."),
     ] = None,
 ) -> None:
-    """Translate texts, the lines of standard input, or documents.
+    """Translate texts, the lines of standard input, or documents; or files in bulk.
 
     Lines in are lines out. A document keeps everything but its text and is written to
     NAME.LANGUAGE.ENDING, or to -o.
+
+    In bulk, the folder -o gets a file for each file, in which all but the text is kept. The same
+    command goes on where it was stopped:
+
+    pellucid translate --input 'in/*.jsonl.gz' -o out --column text --cluster local
     """
+    if inputs:
+        if texts or files or n_best > 1:
+            raise InputError(
+                "--input takes no texts, no --file and no --n-best (is its pattern in quotes?)"
+            )
+        from pellucid.cluster.command import run_bulk
+
+        run_bulk(
+            inputs,
+            output,
+            cluster=cluster,
+            workers=workers,
+            column=column,
+            into=into,
+            source=source,
+            target=target,
+            model=model,
+            beam=beam,
+            engine=engine,
+            as_json=as_json,
+        )
+        return
+    if cluster or workers or into:
+        raise InputError("--cluster, --workers and --into are for files in bulk: name --input")
     from pellucid.translator.command import run_translate
 
     run_translate(
@@ -341,33 +353,31 @@ def translate(
         n_best=n_best,
         engine=engine,
         as_json=as_json,
-        output=output,
+        output=Path(output) if output else None,
     )
 
 
 @app.command()
 def look(
     text: Annotated[
-        str, typer.Argument(metavar="TEXT", help="A sentence; for --what curve, a run's folder.")
+        str, Argument(metavar="TEXT", help="A sentence; for --what curve, a run's folder.")
     ],
     output: Annotated[
         Path,
-        typer.Option("-o", "--output", metavar="FILE", help="x.html, x.svg, x.json or x.trace."),
+        Option("-o", "--output", metavar="FILE", help="x.html, x.svg, x.json or x.trace."),
     ],
     what: Annotated[
-        str, typer.Option(metavar="attention|positions|beam|curve", help="What an .svg shows.")
+        str, Option(metavar="attention|positions|beam|curve", help="What an .svg shows.")
     ] = "attention",
     kind: Annotated[
-        str, typer.Option(metavar="encoder|decoder|cross", help="Which attention.")
+        str, Option(metavar="encoder|decoder|cross", help="Which attention.")
     ] = "cross",
-    layer: Annotated[
-        str, typer.Option(metavar="N|mean", help="Counted from 1; -1 is the last.")
-    ] = "-1",
-    head: Annotated[str, typer.Option(metavar="N|mean", help="Counted from 1.")] = "mean",
+    layer: Annotated[str, Option(metavar="N|mean", help="Counted from 1; -1 is the last.")] = "-1",
+    head: Annotated[str, Option(metavar="N|mean", help="Counted from 1.")] = "mean",
     source: From = None,
     target: To = None,
     model: Model = None,
-    beam: Annotated[int, typer.Option(min=1, max=64, help="1 is greedy.")] = 4,
+    beam: Annotated[int, Option(min=1, max=64, help="1 is greedy.")] = 4,
 ) -> None:
     """Look inside: what happens in the model for one sentence.
 
@@ -395,22 +405,22 @@ def look(
         beam=beam,
     )
     for line in told:
-        typer.echo(line)
+        say(line)
 
 
-@app.command(name="import")
+@app.command("import")
 def import_(
     model: Annotated[
         str,
-        typer.Argument(metavar="NAME|DIR", help="ORGANISATION/NAME or NAME@REVISION, or a folder."),
+        Argument(metavar="NAME|DIR", help="ORGANISATION/NAME or NAME@REVISION, or a folder."),
     ],
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="The new folder; if unset, among your models."),
+        Option("-o", "--output", help="The new folder; if unset, among your models."),
     ] = None,
     directions: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--direction",
             metavar="FROM-TO",
             help="Which way it translates, e.g. fr-en. Repeatable.",
@@ -429,18 +439,18 @@ def import_(
     from pellucid.translator.loading import user_folder
 
     bundle = run_import(model, output, directions or (), user_folder())
-    typer.echo(f"{bundle.folder}\t{', '.join(bundle.directions)}")
+    say(f"{bundle.folder}\t{', '.join(bundle.directions)}")
 
 
 @app.command()
 def export(
-    model: Annotated[str, typer.Argument(metavar="NAME|DIR", help="Which model.")],
-    output: Annotated[Path, typer.Option("-o", "--output", help="The new folder.")],
+    model: Annotated[str, Argument(metavar="NAME|DIR", help="Which model.")],
+    output: Annotated[Path, Option("-o", "--output", help="The new folder.")],
     form: Annotated[
-        str, typer.Option("--format", metavar="ctranslate2|huggingface", help="For what.")
+        str, Option("--format", metavar="ctranslate2|huggingface", help="For what.")
     ] = "ctranslate2",
     quantization: Annotated[
-        str, typer.Option(help="For ctranslate2: int8, int8_float32, int16, float16 or float32.")
+        str, Option(help="For ctranslate2: int8, int8_float32, int16, float16 or float32.")
     ] = "int8",
 ) -> None:
     """Write a model in a format that others read.
@@ -450,16 +460,16 @@ def export(
     from pellucid.exchange import export_model
     from pellucid.translator.loading import open_bundle
 
-    typer.echo(export_model(open_bundle(model), output, form, quantization))
+    say(export_model(open_bundle(model), output, form, quantization))
 
 
 @app.command()
 def serve(
     model: Model = None,
     host: Annotated[
-        str, typer.Option(help="Where to listen; 0.0.0.0 lets other machines in.")
+        str, Option(help="Where to listen; 0.0.0.0 lets other machines in.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=1, max=65535)] = 8000,
+    port: Annotated[int, Option(min=1, max=65535, help="At which port.")] = 8000,
     engine: Engine = "auto",
 ) -> None:
     """Serve the web page, with everything that happens inside, and the HTTP API.
@@ -480,12 +490,12 @@ def models() -> None:
     found = installed()
     for one in found:
         what = f"cannot be used: {one.trouble}" if one.trouble else ", ".join(one.directions)
-        typer.echo(f"{one.name}\t{what}\t{one.folder}")
+        say(f"{one.name}\t{what}\t{one.folder}")
     if not found:
-        typer.echo(
+        say(
             f"no model is installed: put the folder of one into {user_folder()}, or name it with "
             "--model",
-            err=True,
+            error=True,
         )
 
 
@@ -494,10 +504,12 @@ def main() -> None:
 
     Exit codes: 0 done; 1 failed; 2 the call or the input was wrong.
     """
-    arguments = sys.argv[1:]
-    debug = "--debug" in arguments[: arguments.index("--") if "--" in arguments else None]
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for some takes a while
+    words = sys.argv[1:]
+    options = words[: words.index("--") if "--" in words else None]
+    debug = "--debug" in options
     try:
-        app(args=["--debug", *(a for a in arguments if a != "--debug")] if debug else arguments)
+        app([word for word in options if word != "--debug"] + words[len(options) :])
     except PellucidError as error:
         if debug:
             raise

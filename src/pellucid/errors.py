@@ -31,3 +31,11 @@ class MissingExtraError(InputError, ImportError):
 
     def __init__(self, what: str, extra: str) -> None:
         super().__init__(f"{what} needs an extra: pip install 'pellucid[{extra}]'")
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """A hint that names the known word closest to a misspelled one, or lists them all."""
+    import difflib  # only here, where something went wrong
+
+    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}"

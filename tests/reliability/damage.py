@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from pellucid.training.checkpoint import _manifest_hash
+from pellucid.manifest import manifest_hash
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "flipped": lambda path: path.write_bytes(_flipped(path.read_bytes())),
@@ -49,5 +49,5 @@ def sign(folder: Path) -> None:
     manifest = json.loads((folder / "manifest.json").read_text())
     for name, entry in manifest["files"].items():
         entry["sha256"] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-    manifest["sha256"] = _manifest_hash(manifest)
+    manifest["sha256"] = manifest_hash(manifest)
     (folder / "manifest.json").write_text(json.dumps(manifest))

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from pellucid.bundle import ABOUT, CONFIG, MANIFEST, TOKENIZER, WEIGHTS, Bundle, tied_names
 from pellucid.errors import InputError, PellucidError
+from pellucid.manifest import file_hash, manifest_hash
 from pellucid.model import ModelConfig, Transformer
-from pellucid.text.store import file_hash, manifest_hash
 from tests import made_up
 
 FILES = [CONFIG, WEIGHTS, TOKENIZER, ABOUT, MANIFEST]

@@ -72,9 +72,9 @@ def test_limits() -> None:
     assert DecodingOptions(max_length_ratio=1.5, max_length_extra=3).limit(7) == 13
     assert DecodingOptions(max_length=5).limit(7) == 5
     task = plan([[5] * 4], DecodingOptions(max_length=2), SPECIAL, vocab_size=9, prefixes=[[5] * 6])
-    assert task.limits.tolist() == [6]  # a prefix is never cut
+    assert task.limits == [6]  # a prefix is never cut
     task = plan([[5] * 4], paper, SPECIAL, vocab_size=9, longest=8)
-    assert task.limits.tolist() == [8]
+    assert task.limits == [8]
 
 
 @pytest.mark.parametrize(

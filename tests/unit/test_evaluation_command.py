@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.main import get_command
 
 from pellucid.cli import app
+from pellucid.commands import parameters_of
 from pellucid.errors import InputError, PellucidError
 from pellucid.evaluation import evaluate
 from pellucid.translator import Translator, load
@@ -52,7 +52,7 @@ def pellucid(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 def in_process(folder: Path, *arguments: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        app(["evaluate", *arguments], standalone_mode=False)
+        app(["evaluate", *arguments])
 
 
 def test_a_whole_run(folder: Path, tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ def test_torch_is_not_imported(folder: Path) -> None:
         "import sys; sys.modules['torch'] = None\n"
         "from pellucid.cli import app\n"
         "app(['evaluate', 'model', '--pairs', 'test.tsv', '--languages', 'en,fr', '--beam', '1',"
-        " '--no-ter', '--resamples', '0'], standalone_mode=False)"
+        " '--no-ter', '--resamples', '0'])"
     )
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=False
@@ -147,11 +147,8 @@ def test_the_docs_name_every_option_and_field(folder: Path) -> None:
     docs = (Path(__file__).parents[2] / "docs" / "evaluate.md").read_text(encoding="utf-8")
     code = re.findall(r"`([^`\n]+)`", docs)
     named = {name for span in code for name in re.split(r"[^\w-]+", span)}
-    command: Any = get_command(app)
-    options = {
-        o for p in command.commands["evaluate"].params for o in (p.opts[0], *p.secondary_opts)
-    }
-    assert options - {"model", "--output", "--ter", "--help"} <= named
+    options = {flag for p in parameters_of(app.commands["evaluate"]) for flag in p.flags}
+    assert options - {"-o", "--output", "--ter"} <= named
     found = evaluate(
         folder / "model", source=folder / "test.fr", references=[folder / "test.en"], beam=1,
         against=[ENGLISH], train=[folder / "test.fr"], resamples=40,

@@ -12,6 +12,8 @@ PACKAGE = Path(__file__).parents[2] / "src" / "pellucid"
 # A room may import from rooms above it, never from below. `errors` is the ground floor.
 ROOMS = [
     "errors",
+    "commands",
+    "manifest",
     "config",
     "drawing",
     "model",

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 from pellucid.cli import app
 from pellucid.errors import InputError
@@ -146,11 +145,10 @@ def test_no_matrix_of_positions(tmp_path: Path) -> None:
         look(tmp_path / "model", tmp_path / "x.svg", what="positions")
 
 
-def test_the_command(folder: Path, tmp_path: Path) -> None:
+def test_the_command(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = tmp_path / "x.svg"
-    run = CliRunner().invoke(app, ["look", TEXT, "-o", str(output), "--model", str(folder)])
-    assert run.exit_code == 0, run.output
-    assert str(output) in run.output
+    app(["look", TEXT, "-o", str(output), "--model", str(folder)])
+    assert str(output) in capsys.readouterr().out
     assert output.exists()
 
 

@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from pellucid.cli import app
 from pellucid.drawing.svg import Curve, attention_map, escaped, line_chart, log_ticks, ticks
@@ -127,11 +126,10 @@ def test_a_long_run_stays_a_small_page(tmp_path: Path) -> None:
     assert len(text) < 700_000
 
 
-def test_the_command(tmp_path: Path) -> None:
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     make_run(tmp_path, steps=3, finished=False)
-    run = CliRunner().invoke(app, ["report", str(tmp_path)])
-    assert run.exit_code == 0
-    assert run.stdout.strip() == str(tmp_path / "report.html")
+    app(["report", str(tmp_path)])
+    assert capsys.readouterr().out.strip() == str(tmp_path / "report.html")
     assert (tmp_path / "report.html").exists()
 
 

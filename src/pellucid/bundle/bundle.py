@@ -10,8 +10,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from pellucid.bundle.about import about_text
 from pellucid.bundle.checking import check_file, check_fit, check_replaceable, read_manifest
 from pellucid.bundle.layout import (
@@ -34,6 +32,7 @@ from pellucid.errors import InputError, PellucidError
 from pellucid.text.subwords import Subwords, open_subwords
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
     from pellucid.model import Transformer

@@ -19,7 +19,7 @@ from pellucid.bundle.layout import (
 )
 from pellucid.config import split_direction
 from pellucid.errors import InputError
-from pellucid.text.store import file_hash, manifest_hash
+from pellucid.manifest import file_hash, manifest_hash
 from pellucid.text.subwords import Subwords
 
 _LARGEST_MANIFEST = 1 << 20

@@ -10,8 +10,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from pellucid.bundle.layout import (
     CONFIG,
     DamagedBundleError,
@@ -22,6 +20,7 @@ from pellucid.config import ModelConfig
 from pellucid.errors import PellucidError
 
 if TYPE_CHECKING:
+    import numpy as np
     from torch import Tensor
 
 
@@ -63,6 +62,8 @@ def read_header(path: Path) -> dict[str, dict[str, Any]]:
 
 def read_weights(path: Path) -> dict[str, np.ndarray]:
     """The weights of a file by name as float32, without PyTorch."""
+    import numpy as np
+
     header = read_header(path)
     data = np.memmap(path, dtype=np.uint8, mode="r")
     start = 8 + int.from_bytes(data[:8].tobytes(), "little")

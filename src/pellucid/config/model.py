@@ -6,8 +6,8 @@ from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from pellucid.config.settings import Settings, nearest
-from pellucid.errors import ConfigError
+from pellucid.config.settings import Settings
+from pellucid.errors import ConfigError, nearest
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "relu2", "geglu", "geglu_tanh", "swiglu"]
 NormPlacement = Literal["post", "pre", "sandwich"]

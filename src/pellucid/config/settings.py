@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import difflib
 import inspect
 from itertools import pairwise
 from textwrap import dedent
@@ -11,7 +10,7 @@ from typing import Any, Self
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from pellucid.errors import ConfigError
+from pellucid.errors import ConfigError, nearest
 
 
 class Settings(BaseModel):
@@ -48,12 +47,6 @@ class Settings(BaseModel):
     def changed(self, **changes: Any) -> Self:
         """The same settings with some of them changed, validated again."""
         return type(self)(**{**self.model_dump(exclude_unset=True), **changes})
-
-
-def nearest(word: str, known: list[str]) -> str:
-    """A hint that names the known word closest to a misspelled one, or lists them all."""
-    close = difflib.get_close_matches(word, known, n=1, cutoff=0.6)
-    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(known))}"
 
 
 def _one_line(cls: type[BaseModel], error: ValidationError) -> str:

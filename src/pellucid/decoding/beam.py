@@ -126,7 +126,7 @@ def select(task: Task, beams: Beams, candidates: Candidates) -> np.ndarray:
     """
     beam = task.options.beam
     exists = candidates.sums > -np.inf
-    last = (task.limits[beams.sentences] == beams.length + 1)[:, None]
+    last = (task.limit_table[beams.sentences] == beams.length + 1)[:, None]
     first = np.arange(exists.shape[1]) < beam
     is_end = candidates.tokens == task.special.end
     ends = exists & first & (is_end | last)
@@ -238,7 +238,7 @@ def _may_stop(task: Task, search: Search, sentence: int, unfinished: np.ndarray)
         if margin >= 0:
             return True
     if options.early_exit and len(ended) >= options.n_best:
-        limit = int(task.limits[sentence])
+        limit = task.limits[sentence]
         bound = best_attainable(options, unfinished, length, limit).max()
         return bool(scores[options.n_best - 1] >= bound)
     return False

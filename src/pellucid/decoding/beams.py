@@ -88,7 +88,7 @@ def open_beams(task: Task, sentences: np.ndarray, predictor: Predictor, width: i
     At least one token is left for the first step of the search.
     """
     count = len(sentences)
-    known = min(task.common_prefix_length(sentences), int(task.limits[sentences].min()) - 1)
+    known = min(task.common_prefix_length(sentences), int(task.limit_table[sentences].min()) - 1)
     if task.options.coverage_penalty:  # each position's attention counts: read one at a time
         known = 0
     tokens = np.full((count, width, 1 + known), task.special.start, dtype=np.int64)
@@ -104,7 +104,7 @@ def banned_tokens(task: Task, beams: Beams) -> Banned | None:
     """What single rows may not produce now: an end too early, an n-gram once more."""
     rows, tokens = [], []
     width = beams.tokens.shape[1]
-    early = np.repeat(beams.length + 1 < task.minimums[beams.sentences], width)
+    early = np.repeat(beams.length + 1 < task.minimum_table[beams.sentences], width)
     if early.any():
         found = np.flatnonzero(early)
         rows += found.tolist()

@@ -7,7 +7,6 @@ from pathlib import Path
 
 from pellucid.bundle import CT2, Bundle
 from pellucid.config import ModelConfig
-from pellucid.decoding.ct2_export import export, obstacle
 from pellucid.decoding.engine import SpecialIds, special_ids
 from pellucid.text.subwords import Subwords
 from pellucid.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
@@ -20,6 +19,8 @@ def why_not_ct2(config: ModelConfig) -> str | None:
     """Why ct2/ cannot be written here for a model of this shape, or None if it can."""
     if importlib.util.find_spec("ctranslate2") is None:
         return "CTranslate2 is not installed (pip install ctranslate2)"
+    from pellucid.decoding.ct2_export import obstacle
+
     return obstacle(config)
 
 
@@ -36,6 +37,8 @@ def add_ct2(bundle: Bundle, quantization: str | None = "int8") -> Bundle:
 def write_ct2(bundle: Bundle, folder: Path, quantization: str | None = "int8") -> None:
     """A bundle's model as a folder that CTranslate2 loads; InputError if it cannot be expressed."""
     pieces, source_pieces = vocabularies(bundle.tokenizer)
+    from pellucid.decoding.ct2_export import export
+
     export(
         bundle.config,
         bundle.weights(),

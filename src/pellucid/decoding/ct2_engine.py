@@ -11,17 +11,20 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING, Any
 
 from pellucid.config import ModelConfig
-from pellucid.decoding.ct2_export import LONGEST
 from pellucid.decoding.engine import SpecialIds
 from pellucid.decoding.options import DecodingOptions, penalty
 from pellucid.decoding.steps import NEAR_TIE, Ended, Hypothesis, Result
 from pellucid.decoding.task import Task, plan
 from pellucid.errors import InputError, PellucidError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+LONGEST = 1024
+"""Rows of the table of positions of a model for CTranslate2; a longer sequence is an error."""
 
 DEFAULT_BATCH_TOKENS = 1024
 """Source tokens of a batch, padding counted; `benchmarks/translate.py` compares sizes."""
@@ -168,6 +171,8 @@ class Ct2Engine:
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[np.ndarray]:
         """The log-probability of each token of given outputs, and last of the end symbol."""
+        import numpy as np
+
         if not sources:
             return []
         read = self._translator.score_batch(
@@ -186,6 +191,8 @@ class Ct2Engine:
         count: int,
     ) -> list[list[tuple[int, float]]]:
         """The `count` most probable tokens after each prefix, with their log-probabilities."""
+        import numpy as np
+
         found = []
         for source, prefix in zip(sources, prefixes, strict=True):
             read = self._translator.translate_batch(
@@ -225,10 +232,10 @@ class Ct2Engine:
         budget = self.batch_tokens * 4 // options.beam
 
         def key(i: int) -> tuple[int, ...]:
-            limit = int(task.limits[i]) if exact else 0
-            return (limit, int(task.minimums[i]))
+            limit = task.limits[i] if exact else 0
+            return (limit, task.minimums[i])
 
-        order = sorted(sentences, key=lambda i: (-len(task.sources[i]), -int(task.limits[i]), i))
+        order = sorted(sentences, key=lambda i: (-len(task.sources[i]), -task.limits[i], i))
         if exact:
             order.sort(key=key, reverse=True)
         at = 0
@@ -238,12 +245,12 @@ class Ct2Engine:
             while stop < min(at + most, len(order)) and key(order[stop]) == key(order[at]):
                 stop += 1
             batch = order[at:stop]
-            limits = {int(task.limits[i]) for i in batch}
+            limits = {task.limits[i] for i in batch}
             all_of_them = len(limits) > 1 or self._moves_scores(task)  # then they are ranked again
             asked = options.n_best
             if all_of_them and options.beam > 1:  # greedy search has one, whatever the patience
                 asked = options.enough_ended
-            minimum = int(task.minimums[batch[0]])
+            minimum = task.minimums[batch[0]]
             yield _Batch(batch, max(limits), minimum, asked, options.forbidden)
             at = stop
 
@@ -298,6 +305,8 @@ class Ct2Engine:
             divisor = penalty(options.length_penalty, options.alpha, length)
             attention = None
             if options.attention:
+                import numpy as np
+
                 attention = np.array(read.attention[number], dtype=np.float32)
             tokens = tuple(ids[:-1] if ended == "eos" else ids)
             found.append(Hypothesis(tokens, length, score * divisor, score, ended, None, attention))

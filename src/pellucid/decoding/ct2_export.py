@@ -15,13 +15,11 @@ from typing import Any
 import numpy as np
 
 from pellucid.config import ModelConfig
+from pellucid.decoding.ct2_engine import LONGEST
 from pellucid.decoding.engine import SpecialIds
 from pellucid.errors import InputError
 
 Weights = Mapping[str, np.ndarray]
-
-LONGEST = 1024
-"""Rows of the table of positions; a longer sequence is an error there."""
 
 _ACTIVATIONS = {"relu": "RELU", "gelu": "GELU", "gelu_tanh": "GELUTanh", "silu": "SWISH"}
 _ACTIVATIONS |= {"geglu": "GELU", "geglu_tanh": "GELUTanh", "swiglu": "SWISH"}

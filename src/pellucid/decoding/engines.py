@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Literal
 from pellucid.bundle import Bundle
 from pellucid.decoding.ct2_bundle import vocabularies
 from pellucid.decoding.ct2_engine import Ct2Engine
-from pellucid.decoding.ct2_export import obstacle
 from pellucid.decoding.engine import Engine, SpecialIds, special_ids
 from pellucid.decoding.options import DecodingOptions
 from pellucid.decoding.steps import Result
@@ -36,6 +35,8 @@ def open_engine(bundle: Bundle, name: EngineName = "auto", threads: int | None =
         return ct2 if name == "ct2" else AutoEngine(bundle, ct2)
     if name == "auto":
         return open_torch(bundle)
+    from pellucid.decoding.ct2_export import obstacle
+
     why = obstacle(bundle.config) or f"{bundle.folder} has no folder ct2"
     raise InputError(f"the ct2 engine cannot run this model ({why}): use the torch engine")
 

@@ -111,7 +111,7 @@ def _step(task: Task, beams: Beams, choice: Choice) -> Step:
     scores = task.normalised(sums, beams.length + 1)
     exists = sums > -np.inf
     taken = exists & (np.arange(columns * width) < width)
-    last = (task.limits[beams.sentences] == beams.length + 1)[:, None]
+    last = (task.limit_table[beams.sentences] == beams.length + 1)[:, None]
     ends = taken & ((tokens == task.special.end) | last)
     fates = np.where(exists, PRUNED, NONE)
     fates[taken] = KEPT

@@ -6,12 +6,14 @@ count, the start symbol does not.
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import TYPE_CHECKING, Literal, Self
 
-import numpy as np
 from pydantic import Field, model_validator
 
 from pellucid.config import Settings
+
+if TYPE_CHECKING:
+    import numpy as np
 
 LengthPenalty = Literal["none", "gnmt", "average"]
 Stop = Literal["full", "proven", "likely"]

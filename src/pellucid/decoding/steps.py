@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import numpy as np
+if TYPE_CHECKING:
+    import numpy as np
 
 NEAR_TIE = 1e-4
 """Two alternatives closer than this (in log-probability) could swap by rounding alone.
@@ -119,6 +120,8 @@ class Step:
     @property
     def open_rows(self) -> np.ndarray:
         """The rows of the sentences that go on after this round."""
+        import numpy as np
+
         if not self.done:
             return np.arange(len(self.sentences))
         over = set(self.done)
@@ -126,6 +129,8 @@ class Step:
 
     def candidates(self, sentence: int) -> list[Candidate]:
         """The candidates of one sentence, best first; none if it is not open in this round."""
+        import numpy as np
+
         found = []
         for row in np.flatnonzero(self.sentences == sentence):
             for column in np.flatnonzero(self.fates[row] != Fate.NONE):

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from pellucid.decoding.engine import SpecialIds
 from pellucid.decoding.options import DecodingOptions, penalty
 from pellucid.decoding.steps import NEAR_TIE, Ended, Hypothesis, Result
 from pellucid.errors import InputError
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -22,15 +25,33 @@ class Task:
     special: SpecialIds
     sources: list[list[int]]
     prefixes: list[list[int]]
-    limits: np.ndarray
-    minimums: np.ndarray
+    limits: list[int]
+    """The most tokens of each sentence's output, the end counted."""
+    minimums: list[int]
+    """The fewest."""
     keys: list[int]
     """What stands for a sentence in the draws of sampling."""
+
+    @cached_property
+    def limit_table(self) -> np.ndarray:
+        """`limits`, to be indexed by many sentences at once."""
+        import numpy as np
+
+        return np.array(self.limits, dtype=np.int64)
+
+    @cached_property
+    def minimum_table(self) -> np.ndarray:
+        """`minimums`, to be indexed by many sentences at once."""
+        import numpy as np
+
+        return np.array(self.minimums, dtype=np.int64)
 
     def forced(self, sentences: np.ndarray, position: int) -> np.ndarray | None:
         """The prefix token of each sentence at a position, -1 where it is free; None: all are."""
         if position >= max((len(self.prefixes[s]) for s in sentences), default=0):
             return None
+        import numpy as np
+
         prefixes = (self.prefixes[s] for s in sentences)
         return np.array([p[position] if position < len(p) else -1 for p in prefixes])
 
@@ -95,12 +116,11 @@ def plan(
     if outside:
         raise InputError(f"forbidden token {outside[0]} is outside the vocabulary of {vocab_size}")
 
-    lengths = np.array([len(p) for p in begun], dtype=np.int64)
-    limits = np.array([options.limit(len(s)) for s in given], dtype=np.int64)
+    limits = [options.limit(len(source)) for source in given]
     if longest is not None:
-        limits = np.minimum(limits, longest)
-    limits = np.maximum(limits, lengths)
-    minimums = np.minimum(options.min_length, limits)
+        limits = [min(limit, longest) for limit in limits]
+    limits = [max(limit, len(prefix)) for limit, prefix in zip(limits, begun, strict=True)]
+    minimums = [min(options.min_length, limit) for limit in limits]
     chosen = list(range(len(given))) if keys is None else [int(key) for key in keys]
     return Task(options, special, given, begun, limits, minimums, chosen)
 

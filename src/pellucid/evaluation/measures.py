@@ -13,8 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.config import nearest
-from pellucid.errors import InputError, MissingExtraError, PellucidError
+from pellucid.errors import InputError, MissingExtraError, PellucidError, nearest
 
 Counts = NDArray[np.float64]
 """(sentences, counts of the measure)"""

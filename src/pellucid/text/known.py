@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from pellucid.config import CleaningConfig, CorpusConfig, nearest, split_direction
-from pellucid.errors import InputError
+from pellucid.config import CleaningConfig, CorpusConfig, split_direction
+from pellucid.errors import InputError, nearest
 from pellucid.text import tatoeba
 from pellucid.text.cleaning import CleaningReport, clean_text, is_dropped, judge
 from pellucid.text.corpus import read_pairs

@@ -33,6 +33,7 @@ from numpy.typing import NDArray
 
 from pellucid.config import CorpusConfig, DataConfig, TokenizerConfig, split_direction
 from pellucid.errors import InputError, PellucidError
+from pellucid.manifest import file_hash
 from pellucid.text import passes, store
 from pellucid.text.cleaning import EXAMPLES, CleaningReport, Verdict
 from pellucid.text.corpus import Pair, mixing_shares, read_pairs
@@ -382,7 +383,7 @@ def _inputs_hash(data: DataConfig, progress: Progress) -> str:
 
 def _input_hash(path: Path) -> str:
     try:
-        return store.file_hash(path)
+        return file_hash(path)
     except FileNotFoundError:
         raise
     except OSError as error:

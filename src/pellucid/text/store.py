@@ -29,6 +29,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.errors import PellucidError
+from pellucid.manifest import file_hash, manifest_hash, sync_folder
 from pellucid.text.subwords import Subwords, open_subwords
 
 FORMAT = 1
@@ -129,12 +130,6 @@ def _splits(manifest: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return list(manifest["splits"].items())
 
 
-def manifest_hash(manifest: dict[str, Any]) -> str:
-    """The hash of a manifest, itself left out."""
-    rest = {key: value for key, value in manifest.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
-
-
 def _read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     again = "prepare the data again"
@@ -165,12 +160,6 @@ def _check_file(path: Path, expected: dict[str, Any], verify: bool) -> None:
             raise DamagedStoreError(f"{path} is damaged (its hash differs): {again}")
     except OSError as error:
         raise DamagedStoreError(f"{path} cannot be read ({error.strerror}): {again}") from None
-
-
-def file_hash(path: Path) -> str:
-    """sha256 of a file, in constant memory."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _open_split(folder: Path, name: str, about: dict[str, Any]) -> Split:
@@ -238,14 +227,3 @@ def publish(workspace: Path, folder: Path, manifest: dict[str, Any]) -> None:
         os.fsync(file.fileno())
     os.replace(draft, folder / MANIFEST)
     sync_folder(folder)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make sure that the names in a folder are on the disk (where the system can)."""
-    if os.name == "nt":
-        return
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -20,12 +20,14 @@ from functools import cached_property
 from itertools import chain
 from math import exp, floor, log
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-from pellucid.config import TokenizerConfig
 from pellucid.errors import InputError, PellucidError
 from pellucid.text.sampling import SPACE, BpeDropout, UnigramSampler
 from pellucid.text.subwords import Side
+
+if TYPE_CHECKING:
+    from pellucid.config import TokenizerConfig
 
 FILE = "tokenizer.model"
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
@@ -90,6 +92,8 @@ class Tokenizer:
         tells the model which language to translate into.
         """
         import sentencepiece
+
+        from pellucid.config import TokenizerConfig
 
         config = config or TokenizerConfig()
         sample = reservoir((t for t in texts if t), config.sample, config.seed)

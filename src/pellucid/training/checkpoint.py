@@ -29,6 +29,7 @@ from typing import Any, Generic, TypeVar
 from torch import Tensor
 
 from pellucid.errors import PellucidError
+from pellucid.manifest import manifest_hash
 from pellucid.training.disk import Disk, Written, explained
 from pellucid.training.group import Alone, Group, Result, in_all, in_main
 from pellucid.training.stored import DamagedCheckpointError, Stored
@@ -141,7 +142,7 @@ class Checkpoints:
         """What is not tensors; and from now on the checkpoint counts."""
         files[STATE] = self.disk.write_json(draft / STATE, state)
         manifest = {"format": FORMAT, "files": files}
-        manifest["sha256"] = _manifest_hash(manifest)
+        manifest["sha256"] = manifest_hash(manifest)
         self.disk.write_json(draft / MANIFEST, manifest)
         self.disk.sync_folder(draft)
         if final.exists():  # a damaged one; a whole one would have been kept
@@ -233,7 +234,7 @@ def verify(folder: Path) -> None:
         manifest = json.loads((folder / MANIFEST).read_bytes())
     except (OSError, ValueError):
         raise DamagedCheckpointError(f"{folder} is incomplete (no readable manifest)") from None
-    if not isinstance(manifest, dict) or manifest.get("sha256") != _manifest_hash(manifest):
+    if not isinstance(manifest, dict) or manifest.get("sha256") != manifest_hash(manifest):
         raise DamagedCheckpointError(f"{folder / MANIFEST} is damaged (its hash differs)")
     if manifest["format"] != FORMAT:
         raise DamagedCheckpointError(
@@ -248,8 +249,3 @@ def verify(folder: Path) -> None:
             raise DamagedCheckpointError(f"{path} cannot be read ({error.strerror})") from None
         if found != expected["sha256"]:
             raise DamagedCheckpointError(f"{path} is damaged (its hash differs)")
-
-
-def _manifest_hash(manifest: dict[str, Any]) -> str:
-    rest = {key: value for key, value in manifest.items() if key != "sha256"}
-    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()

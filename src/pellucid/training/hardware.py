@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from pellucid.config import nearest
-from pellucid.errors import InputError
+from pellucid.errors import InputError, nearest
 
 TERA = 1e12
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from pellucid.bundle import BundleConfig
-from pellucid.config import nearest, split_direction
-from pellucid.errors import InputError
+from pellucid.config import split_direction
+from pellucid.errors import InputError, nearest
 
 
 class Direction(NamedTuple):
