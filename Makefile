@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test test-all check format bench install clean
+.PHONY: help demo test test-all check format bench docs install clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -38,8 +38,11 @@ format: $(READY)  ## let ruff mend what it can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-bench: $(READY)  ## measure against the peers; NAME=model runs one
-	$(BIN)/python -m benchmarks $(NAME)
+bench: $(READY)  ## measure against the peers; NAME=training runs one, OPTIONS='--rounds 5' change it
+	$(BIN)/python -m benchmarks $(NAME) $(OPTIONS)
+
+docs: $(READY)  ## build the documentation into site/; open site/index.html
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 clean:  ## remove what can be made again
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .bench site

@@ -1,6 +1,6 @@
 """The torch engine against Hugging Face's `generate`: same weights, same sentences, one run.
 
-    python -m benchmarks.decoding [--quick] [--threads N] [--shape small|base] [--beam 1|4]
+    python -m benchmarks decoding [--quick] [--threads N] [--shape small|base] [--beam 1|4]
 
 The weights are random, so the end symbol is banned and each sentence ends at a length that is given
 to both sides: its source length times a factor, drawn once for each source length (log-normal, a
@@ -16,8 +16,9 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -180,35 +181,39 @@ def compare(shape: str, beam: int, *, quick: bool) -> dict[str, float]:
     }
 
 
-def main(
-    *,
-    quick: bool = False,
-    shapes: tuple[str, ...] = ("small", "base"),
-    beams: tuple[int, ...] = (1, 4),
-) -> dict[str, float]:
+def main(arguments: Sequence[str] = ()) -> dict[str, Any]:
     """Print the table and give back the ratios, how many times faster than `generate`."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks decoding")
+    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--threads", type=int)
+    parser.add_argument("--shape", choices=list(SHAPES))
+    parser.add_argument("--beam", type=int, choices=[1, 4])
+    options = parser.parse_args(arguments)
+    if options.threads:
+        torch.set_num_threads(options.threads)
     print(f"{torch.get_num_threads()} threads; ms a sentence")
     print(
         "shape  beam      ours    theirs  ratio floor      best    theirs  ratio floor batch same"
     )
     ratios: dict[str, float] = {}
-    for shape in shapes:
-        for beam in beams:
-            ratios.update(compare(shape, beam, quick=quick))
-    return ratios
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--threads", type=int)
-    parser.add_argument("--shape", choices=list(SHAPES))
-    parser.add_argument("--beam", type=int, choices=[1, 4])
-    arguments = parser.parse_args()
-    if arguments.threads:
-        torch.set_num_threads(arguments.threads)
-    main(
-        quick=arguments.quick,
-        shapes=(arguments.shape,) if arguments.shape else tuple(SHAPES),
-        beams=(arguments.beam,) if arguments.beam else (1, 4),
-    )
+    rows = []
+    for shape in [options.shape] if options.shape else SHAPES:
+        for beam in [options.beam] if options.beam else (1, 4):
+            ratios.update(compare(shape, beam, quick=options.quick))
+            name = f"{shape}.{beam}"
+            rows.append([
+                shape, str(beam),
+                f"{ratios[f'{name}.batch1']:.2f}x", f"{ratios[f'{name}.best']:.2f}x",
+                f"{ratios[f'{name}.best.floor']:.0%}", f"{ratios[f'{name}.same']:.0%}",
+            ])  # fmt: skip
+    return {
+        "title": "Decoding with the torch engine",
+        "table": {
+            "columns": ["model", "beam", "one sentence at a time", "best batch of each",
+                        "of that, bare matrix products", "same outputs"],
+            "rows": rows,
+        },
+        "note": f"how many times faster than Hugging Face's `generate`, same random weights; "
+        f"{torch.get_num_threads()} threads; small has a vocabulary of 8,000, base of 32,000.",
+        "ratios": ratios,
+    }  # fmt: skip

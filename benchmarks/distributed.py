@@ -102,7 +102,7 @@ def main() -> dict[str, object]:
             turn = number % len(names)
             for name in names[turn:] + names[:turn]:
                 found[name].append(measured(name, Path(place) / "run", data))
-    table: dict[str, object] = {}
+    table: dict[str, dict[str, float]] = {}
     for name, rounds in found.items():
         pairs = list(zip(rounds, found[FIRST], strict=True))
         table[name] = {
@@ -114,7 +114,17 @@ def main() -> dict[str, object]:
             )
         }
         print(f"{name}: {json.dumps(table[name])}")
-    return {"rounds": found, "medians": table}
+    rows = [
+        [name, *(f"{one[f'{what} speed against the first']:.2f}x" for what in ("clock", "cpu"))]
+        for name, one in table.items()
+    ]
+    return {
+        "title": "Several processes",
+        "table": {"columns": ["", "speed on the clock", "speed by processor time"], "rows": rows},
+        "note": f"against the first row; {ROUNDS} rounds of {STEPS - SKIPPED} steps, medians.",
+        "rounds": found,
+        "medians": table,
+    }
 
 
 if __name__ == "__main__":

@@ -4,14 +4,17 @@ These machines are shared and noisy. An absolute time means nothing here, and ne
 of two runs; only contestants that take turns in one run are compared.
 """
 
-import platform
+import os
 import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from importlib import metadata
 
 import torch
+
+from pellucid.training.hardware import this_machine
 
 
 @dataclass(frozen=True)
@@ -69,13 +72,14 @@ def matmul_gflops(size: int = 1024, repeats: int = 5) -> float:
 
 
 def machine() -> dict[str, object]:
-    """What a result must carry to be read later."""
+    """What a result must carry to be read later; names no host and no user."""
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "processor": platform.processor() or platform.machine(),
-        "cpu_features": torch.backends.cpu.get_cpu_capability(),
-        "threads": torch.get_num_threads(),
-        "python": platform.python_version(),
-        "torch": torch.__version__,
+        **this_machine(),
+        "packages": {
+            name: metadata.version(name)
+            for name in ("transformers", "ctranslate2", "sentencepiece", "sacrebleu")
+        },
+        "load": round(os.getloadavg()[0], 1),
         "matmul_gflops": round(matmul_gflops(), 1),
     }

@@ -1,15 +1,12 @@
-"""`pellucid translate` against CTranslate2 called directly, and how soon it starts.
+"""`pellucid translate` of many sentences against CTranslate2 called directly.
 
-    python -m benchmarks.translate [--sentences 10000] [--rounds 3]
+    python -m benchmarks translate [--model NAME|DIR] [--sentences 5000] [--rounds 5] [--file F]
 
-Bulk: the same sentences, the same small int8 model (random weights, so all outputs have the
-longest length on both sides), tokenizing included on both sides, in one process without PyTorch,
-taking turns. "direct" is the best way known: SentencePiece in a batch, all sentences in one call,
-batches by tokens, one batch a core. It also compares batch sizes and ways to share out the cores.
-
-Cold start: a new process each time, turns taken: `pellucid translate "bonjour"` and
-`python -c "import ctranslate2, sentencepiece"`. Processor time, which a busy machine disturbs less,
-stands beside the time on the clock.
+The same sentences and the same trained model (the embedded one, unless named) on both sides,
+tokenizing included, in one process without PyTorch, taking turns. "direct" is the best way known:
+SentencePiece in a batch, all sentences in one call, batches by tokens, one batch a core. It also
+compares batch sizes and ways to share out the cores. The sentences are those of recipes/toy, drawn
+at random, if the model reads French or English; for another language give a file of them.
 """
 
 from __future__ import annotations
@@ -21,154 +18,114 @@ import random
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-OUTPUT = 24  # tokens
-
-
-def sentences(count: int) -> list[str]:
-    """Made-up sentences of 4 to 30 words."""
-    draw = random.Random(1)
-    words = ["".join(draw.choices("aeioubcdlmnprst", k=draw.randint(2, 8))) for _ in range(9000)]
-    made = []
-    for _ in range(count):
-        length = min(30, max(4, round(draw.gauss(14, 6))))
-        made.append(" ".join(draw.choices(words, k=length)).capitalize() + ".")
-    return made
+ROOT = Path(__file__).parent.parent
+SIZES = (256, 512, 1024, 2048, 4096)
 
 
-def make_model(folder: Path) -> None:
-    """A small model with random weights and a vocabulary of 8,000, int8."""
-    import torch
-
-    from pellucid.bundle import Bundle
-    from pellucid.config import ModelConfig, TokenizerConfig
-    from pellucid.decoding.ct2_bundle import add_ct2
-    from pellucid.model import Transformer
-    from pellucid.text.tokenizer import Tokenizer
-
-    words = Tokenizer.train(sentences(5000), TokenizerConfig(vocab_size=8000), ("fr", "en"))
-    torch.manual_seed(0)
-    model = Transformer(ModelConfig.preset("small", vocab_size=words.vocab_size, output_bias=True))
-    with torch.no_grad():
-        model.output.bias[:6] = -40.0  # no special symbol: every output has the longest length
-    add_ct2(
-        Bundle.write(
-            folder, model.config, model.state_dict(), words, directions=("fr-en",), about={}
-        )
-    )
+def sentences(language: str, count: int, file: Path | None = None) -> list[str]:
+    """Sentences to translate: lines of a file, or made-up ones of the toy corpus."""
+    if file is not None:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    elif language in ("en", "fr"):
+        toy = (ROOT / "recipes" / "toy" / "train.tsv").read_text(encoding="utf-8").splitlines()
+        lines = [line.split("\t")[("en", "fr").index(language)] for line in toy]
+    else:
+        sys.exit(f"benchmarks: no sentences here in {language!r}: give a file with --file")
+    return random.Random(1).choices(lines, k=count)
 
 
-def bulk(folder: str, count: int, rounds: int) -> dict[str, float]:
-    """Seconds of both, and the ratio; runs in a process of its own."""
+def bulk(model: str | None, count: int, rounds: int, file: str | None) -> dict[str, Any]:
+    """Rates of both, and the ratio; runs in a process of its own."""
     import ctranslate2
     import sentencepiece
 
     import pellucid
     from pellucid.decoding import DecodingOptions
+    from pellucid.translator.loading import open_bundle
 
-    lines = sentences(count)
-    patience = DecodingOptions().patience
+    bundle = open_bundle(model)
+    source, target = bundle.default_direction.split("-")
+    lines = sentences(source, count, Path(file) if file else None)
     cores = len(os.sched_getaffinity(0))
-    translator = pellucid.load(folder, "ct2")
-    processor = sentencepiece.SentencePieceProcessor(model_file=f"{folder}/tokenizer.model")
+    translator = pellucid.load(model, "ct2")
+    processor = sentencepiece.SentencePieceProcessor(model_file=f"{bundle.folder}/tokenizer.model")
+    tags = [processor.id_to_piece(tag) for tag in bundle.tokenizer.tag_ids(target)]
+    folder = str(bundle.ct2())
     engines = {
-        "cores x 1": ctranslate2.Translator(f"{folder}/ct2", inter_threads=cores, intra_threads=1),
-        "1 x cores": ctranslate2.Translator(f"{folder}/ct2", inter_threads=1, intra_threads=cores),
+        "cores x 1": ctranslate2.Translator(folder, inter_threads=cores, intra_threads=1),
+        "1 x cores": ctranslate2.Translator(folder, inter_threads=1, intra_threads=cores),
     }
+    options = DecodingOptions()
 
     def direct(way: str, size: int, part: list[str]) -> list[str]:
         tokens = processor.encode(part, out_type=str, num_threads=cores)
         results = engines[way].translate_batch(
-            [["<2en>", *row, "</s>"] for row in tokens],
-            max_batch_size=size, batch_type="tokens", beam_size=4, patience=patience,
-            max_decoding_length=OUTPUT, min_decoding_length=0, max_input_length=0,
+            [[*tags, *row, "</s>"] for row in tokens],
+            max_batch_size=size, batch_type="tokens", beam_size=options.beam,
+            patience=options.patience, max_decoding_length=256, max_input_length=0,
         )  # fmt: skip
-        ids = [processor.piece_to_id(r.hypotheses[0]) for r in results]
-        return processor.decode(ids)
+        return processor.decode([processor.piece_to_id(r.hypotheses[0]) for r in results])
 
     def ours(part: list[str]) -> list[str]:
-        return list(translator.translate_lines(part, max_length=OUTPUT))
+        return list(translator.translate_lines(part))
 
     few = lines[: max(200, count // 10)]
     found: dict[str, float] = {}
-    for way, size in [("cores x 1", n) for n in (256, 512, 1024, 2048, 4096)] + [
-        ("1 x cores", 1024)
-    ]:
+    for way, size in [("cores x 1", n) for n in SIZES] + [("1 x cores", 1024)]:
         start = time.perf_counter()
         direct(way, size, few)
-        found[f"direct, {way}, {size} tokens"] = len(few) / (time.perf_counter() - start)
-    best = max((n for n in (256, 512, 1024, 2048, 4096)), key=lambda n: found[
-        f"direct, cores x 1, {n} tokens"])  # fmt: skip
+        found[f"{way}, {size} tokens"] = len(few) / (time.perf_counter() - start)
+    best = max(SIZES, key=lambda n: found[f"cores x 1, {n} tokens"])
     same = sum(a == b for a, b in zip(direct("cores x 1", best, few), ours(few), strict=True))
-    ratios, rates = [], []
+    ways = {"direct": lambda: direct("cores x 1", best, lines), "ours": lambda: ours(lines)}
+    took: dict[str, list[float]] = {name: [] for name in ways}
     for number in range(rounds):
-        turns = {"direct": lambda: direct("cores x 1", best, lines), "ours": lambda: ours(lines)}
-        took = {}
-        for name in sorted(turns, reverse=number % 2 == 1):
+        for name in sorted(ways, reverse=number % 2 == 1):
             start = time.perf_counter()
-            turns[name]()
-            took[name] = time.perf_counter() - start
-        ratios.append(took["ours"] / took["direct"])
-        rates.append(count / took["ours"])
-    return found | {
-        "best direct batch": best,
-        "same outputs": same / len(few),
-        "sentences a second": statistics.median(rates),
-        "time over direct": statistics.median(ratios),
-    }
-
-
-def cold(folder: str, rounds: int) -> dict[str, float]:
-    """Seconds to start, on the clock and of the processor, and the ratios."""
-    contestants = {
-        "pellucid": [sys.executable, "-m", "pellucid", "translate", "--model", folder, "bonjour"],
-        "imports": [sys.executable, "-c", "import ctranslate2, sentencepiece"],
-    }
-    # An installed package has its compiled files; let the first round write them.
-    environment = {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"}
-    clock: dict[str, list[float]] = {name: [] for name in contestants}
-    work: dict[str, list[float]] = {name: [] for name in contestants}
-    for _ in range(rounds + 1):  # the first warms the disk's cache
-        for name, command in contestants.items():
-            before, start = os.times(), time.perf_counter()
-            subprocess.run(command, check=True, capture_output=True, env=environment)
-            clock[name].append(time.perf_counter() - start)
-            after = os.times()
-            work[name].append(
-                after.children_user + after.children_system
-                - before.children_user - before.children_system
-            )  # fmt: skip
-    pairs = zip(clock["pellucid"][1:], clock["imports"][1:], strict=True)
+            ways[name]()
+            took[name].append(time.perf_counter() - start)
     return {
-        "clock": statistics.median(clock["pellucid"][1:]),
-        "processor": statistics.median(work["pellucid"][1:]),
-        "clock, times the imports": statistics.median(a / b for a, b in pairs),
-        "processor, times the imports": min(work["pellucid"][1:]) / min(work["imports"][1:]),
+        "model": bundle.folder.name,
+        "direction": bundle.default_direction,
+        "direct_by_way": found,
+        "best_direct_batch": best,
+        "same_outputs": same / len(few),
+        "rate": {name: count / statistics.median(times) for name, times in took.items()},
+        "times_direct": statistics.median(
+            a / b for a, b in zip(took["ours"], took["direct"], strict=True)
+        ),
     }
 
 
-def main(count: int = 10_000, rounds: int = 3) -> dict[str, object]:
-    with tempfile.TemporaryDirectory() as workspace:
-        folder = str(Path(workspace) / "model")
-        make_model(Path(folder))
-        code = (
-            "import json; from benchmarks.translate import bulk; "
-            f"print(json.dumps(bulk({folder!r}, {count}, {rounds})))"
-        )
-        run = subprocess.run(
-            [sys.executable, "-c", code], check=True, capture_output=True, text=True
-        )
-        result = {"bulk": json.loads(run.stdout), "cold start": cold(folder, 9)}
+def main(arguments: Sequence[str] = ()) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks translate")
+    parser.add_argument("--model")
+    parser.add_argument("--sentences", type=int, default=5000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--file")
+    options = parser.parse_args(arguments)
+    given = (options.model, options.sentences, options.rounds, options.file)
+    code = f"import json; from benchmarks.translate import bulk; print(json.dumps(bulk(*{given})))"
+    run = subprocess.run([sys.executable, "-c", code], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    if run.returncode:
+        sys.exit("benchmarks: translate failed: see above")
+    result = json.loads(run.stdout.splitlines()[-1])
     print(json.dumps(result, indent=1))
-    return {"sentences": count, **result}
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--sentences", type=int, default=10_000)
-    parser.add_argument("--rounds", type=int, default=3)
-    arguments = parser.parse_args()
-    main(arguments.sentences, arguments.rounds)
+    return {
+        "title": "Translating many sentences",
+        "table": {
+            "columns": ["", "sentences a second", "time against direct"],
+            "rows": [
+                ["CTranslate2 called directly", f"{result['rate']['direct']:,.0f}", ""],
+                ["pellucid", f"{result['rate']['ours']:,.0f}", f"{result['times_direct']:.2f}x"],
+            ],
+        },
+        "note": f"the model {result['model']}, {result['direction']}, {options.sentences} short "
+        f"sentences, beam 4, int8; {result['same_outputs']:.1%} of the outputs are the same.",
+        **result,
+    }

@@ -10,6 +10,7 @@ from typing import Annotated
 from pellucid import __version__
 from pellucid.commands import Argument, Commands, Option, say
 from pellucid.errors import InputError, PellucidError
+from pellucid.server.options import add_key, list_keys, revoke_key, serve
 
 app = Commands("pellucid", "A Transformer you can train, use, serve and see through.", __version__)
 
@@ -447,39 +448,30 @@ def export(
     model: Annotated[str, Argument(metavar="NAME|DIR", help="Which model.")],
     output: Annotated[Path, Option("-o", "--output", help="The new folder.")],
     form: Annotated[
-        str, Option("--format", metavar="ctranslate2|huggingface", help="For what.")
+        str, Option("--format", metavar="ctranslate2|huggingface|pellucid", help="For what.")
     ] = "ctranslate2",
     quantization: Annotated[
-        str, Option(help="For ctranslate2: int8, int8_float32, int16, float16 or float32.")
+        str, Option(help="For CTranslate2: int8, int8_float32, int16, float16 or float32.")
     ] = "int8",
+    about: Annotated[
+        Path | None, Option(help="What a person should know of it; if unset, its MODEL.md.")
+    ] = None,
 ) -> None:
-    """Write a model in a format that others read.
+    """Write a model in a format that others read, or a smaller one to give away.
 
-    huggingface is a folder for transformers' MarianMTModel, where the model's shape is Marian's.
+    huggingface is a folder for transformers' MarianMTModel, where the model's shape is Marian's;
+    pellucid is a bundle whose weights are stored in half precision.
     """
-    from pellucid.exchange import export_model
+    from pellucid.exchange.command import run_export
     from pellucid.translator.loading import open_bundle
 
-    say(export_model(open_bundle(model), output, form, quantization))
+    say(run_export(open_bundle(model), output, form, quantization, about))
 
 
-@app.command()
-def serve(
-    model: Model = None,
-    host: Annotated[
-        str, Option(help="Where to listen; 0.0.0.0 lets other machines in.")
-    ] = "127.0.0.1",
-    port: Annotated[int, Option(min=1, max=65535, help="At which port.")] = 8000,
-    engine: Engine = "auto",
-) -> None:
-    """Serve the web page, with everything that happens inside, and the HTTP API.
-
-    For this machine only, unless --host says otherwise; its limits for the open network are still
-    being built.
-    """
-    from pellucid.server.command import serve as run_serve
-
-    run_serve(model, host, port, engine)  # type: ignore[arg-type]
+app.command()(serve)
+app.command("serve keys add")(add_key)
+app.command("serve keys list")(list_keys)
+app.command("serve keys revoke")(revoke_key)
 
 
 @app.command()

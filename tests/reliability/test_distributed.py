@@ -12,8 +12,10 @@ import torch
 from safetensors.torch import load_file
 
 from pellucid.errors import InputError
+from pellucid.exchange import import_model
 from pellucid.training.checkpoint import Checkpoints
 from pellucid.training.distributed import LostProcessError, attempt
+from tests.marian_models import write_marian
 from tests.reliability.many import (
     exchange,
     lines,
@@ -139,6 +141,33 @@ def test_two_processes_equal_one(optimizer: str, recipe: Path, data: Path, tmp_p
 
     assert furthest(one, two) <= 1e-6
     near(losses(one), losses(two), 1e-6)
+
+
+@pytest.mark.parametrize("parallel", ["copies", "shards"])
+def test_two_go_on_from_an_imported_model_as_one_does(
+    parallel: str, recipe: Path, tmp_path: Path
+) -> None:
+    write_marian(tmp_path / "public")
+    first = import_model(tmp_path / "public", tmp_path / "imported", directions=["fr-en"])
+    text = recipe.read_text()
+    begin, end = text.index("[model]"), text.index("[training]")
+    text = f'start_from = "imported"\n{text[:begin]}[model]\ndropout = 0.0\n{text[end:]}'
+    text = text.replace("[tokenizer]\nvocab_size = 420\n", "").replace('"en-fr"', '"fr-en"')
+    text = text.replace("steps = 8", "steps = 3").replace("rate = 0.01", "rate = 0.0005")
+    path = tmp_path / "on.toml"
+    path.write_text(text)
+    for name in ("train.tsv", "valid.tsv"):
+        (tmp_path / name).write_bytes((recipe.parent / name).read_bytes())
+    one, two = tmp_path / "one", tmp_path / "two"
+    assert in_child(train, path, one, "training.accumulate=2") == 0
+    settings = (f"training.parallel={parallel}",)
+    assert together(2, tmp_path / "said", train, path, two, *settings) == [0, 0]
+    near(losses(one), losses(two), 1e-5)
+    before, after = first.weights(), weights(two)
+    assert {name for name in after if not torch.equal(after[name], torch.from_numpy(before[name]))}
+    for name, found in weights(one).items():
+        if not name.endswith("in_bias"):  # see EXACT
+            assert torch.allclose(found, after[name], atol=1e-5), name
 
 
 @pytest.mark.parametrize("optimizer", ["muon", pytest.param("adamw", marks=pytest.mark.slow)])

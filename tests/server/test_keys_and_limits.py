@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pellucid.cli import app as commands
 from pellucid.errors import InputError, PellucidError
 from pellucid.server.keys import Keys
 from pellucid.server.limits import MOST_CLIENTS, RateLimit
@@ -91,3 +92,39 @@ def test_clients_do_not_touch_each_other_and_do_not_pile_up() -> None:
         limit.wait(str(number), now=1)
     assert len(limit._buckets) == MOST_CLIENTS
     assert RateLimit(0).wait("anyone") == 0
+
+
+def test_more_than_a_burst_is_let_in_and_owed() -> None:
+    limit = RateLimit(60, burst=10)
+    assert limit.wait("a", now=0, cost=30) == 0
+    assert limit.wait("a", now=0) == pytest.approx(21)
+    assert limit.wait("a", now=20.9) > 0
+    assert limit.wait("a", now=21.1) == 0
+
+
+def test_the_commands_for_keys(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = str(tmp_path / "keys.json")
+    commands(["serve", "keys", "add", "alice", "--keys", file, "--per-minute", "9"])
+    shown = capsys.readouterr()
+    found = Keys(Path(file)).find(shown.out.strip())
+    assert found is not None
+    assert (found.name, found.per_minute) == ("alice", 9)
+    commands(["serve", "keys", "list", "--keys", file])
+    listed = capsys.readouterr().out
+    assert listed.startswith("alice\t")
+    assert "9 a minute" in listed
+    assert found.sha256 not in listed
+    commands(["serve", "keys", "revoke", "alice", "--keys", file])
+    assert Keys(Path(file)).all() == []
+
+
+def test_serve_says_what_is_wrong_with_its_options(tmp_path: Path) -> None:
+    missing = str(tmp_path / "keys.json")
+    for words, told in (
+        (["--require-key", "--keys", missing], "pellucid serve keys add"),
+        (["--root-path", "words"], "has to begin with /"),
+        (["--host", "no.such.host.invalid"], "cannot listen"),
+        (["--model", str(tmp_path / "nowhere")], "no model"),
+    ):
+        with pytest.raises(InputError, match=told):
+            commands(["serve", "--port", "0", *words])

@@ -342,6 +342,22 @@ def test_what_ctranslate2_cannot_express(tmp_path: Path) -> None:
     assert export_model(own, tmp_path / "out", "huggingface") == tmp_path / "out"
 
 
+def test_a_smaller_bundle(bundle: Bundle, tmp_path: Path) -> None:
+    text = "# A lamp\n\nWhat it is for.\n"
+    small = Bundle.open(export_model(bundle, tmp_path / "small", "pellucid", about=text))
+    assert small.about == text
+    assert small.settings == bundle.settings
+    assert small.has_ct2
+    assert small.tokenizer.files() == bundle.tokenizer.files()
+    whole = bundle.weights()
+    for name, array in small.weights().items():
+        assert (array == whole[name].astype("float16").astype("float32")).all(), name
+    before, after = (path / "weights.safetensors" for path in (bundle.folder, small.folder))
+    assert after.stat().st_size < 0.6 * before.stat().st_size
+    again = export_model(bundle, tmp_path / "again", "pellucid")
+    assert Bundle.open(again).about == bundle.about
+
+
 def test_an_export_replaces_nothing(bundle: Bundle, tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("mine")
     for form, quantization, why in (

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.translator import Translator, command, load
+from pellucid.translator.files import LineReader
 from tests.bundles import write_bundle
 
 
@@ -39,9 +42,13 @@ def in_process(translator: Translator, data: bytes, **more: Any) -> bytes:
     settings = {"source": None, "target": None, "model": None, "beam": 1, "n_best": 1}
     settings |= {"engine": "auto", "as_json": False, "output": None, **more}
     written = io.BytesIO()
-    with pytest.MonkeyPatch.context() as patch:
+    there, here = os.pipe()
+    assert len(data) < 1 << 15  # so that it fits into the pipe
+    os.write(here, data)
+    os.close(here)
+    with pytest.MonkeyPatch.context() as patch, os.fdopen(there, "rb") as stream:
         patch.setattr(command, "load", lambda *_: translator)
-        patch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+        patch.setattr(sys, "stdin", io.TextIOWrapper(stream))
         patch.setattr(sys, "stdout", io.TextIOWrapper(written))
         command.run_translate([], [], **settings)
         sys.stdout.flush()
@@ -56,6 +63,46 @@ PIECE = st.one_of(
     st.binary(max_size=4).map(lambda b: b.replace(b"\n", b"")),
 )
 LINES = st.lists(st.lists(PIECE, max_size=4).map(b"".join), max_size=5)
+
+
+@settings(max_examples=40, deadline=None)
+@given(chunks=st.lists(st.sampled_from([b"a", b"\n", b"b\n\nc", b"\xc3", b"\xa9\n", b"long" * 9])))
+def test_lines_arrive_whole_however_they_come(chunks: list[bytes]) -> None:
+    there, here = os.pipe()
+
+    def write() -> None:
+        for chunk in chunks:
+            os.write(here, chunk)
+        os.close(here)
+
+    writer = threading.Thread(target=write)
+    with os.fdopen(there, "rb") as stream:
+        reader = LineReader(stream)
+        writer.start()
+        found = [line for line in reader if line is not None]
+    writer.join()
+    data = b"".join(chunks)
+    expected = data.decode("utf-8", "replace").split("\n")
+    assert found == (expected[:-1] if not expected[-1] else expected)
+    assert reader.ended == (not data or data.endswith(b"\n"))
+
+
+def test_an_answer_before_the_next_question(folder: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "pellucid", "translate", "--model", str(folder), "--beam", "1"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    ) as run:  # fmt: skip
+        assert run.stdin is not None
+        assert run.stdout is not None
+        for question in (b"12\n", b"3\n4\n"):  # numbers come back as they are
+            run.stdin.write(question)
+            run.stdin.flush()
+            for line in question.splitlines():
+                assert run.stdout.readline() == line + b"\n"
+        run.stdin.write(b"5")
+        run.stdin.close()
+        assert run.stdout.read() == b"5"
+        assert run.wait(60) == 0
 
 
 @given(LINES, st.booleans())

@@ -301,16 +301,17 @@ def test_memory_stays_flat_over_many_lines(bundle: Bundle) -> None:
 def test_results_appear_as_they_come(bundle: Bundle) -> None:
     read = 0
 
-    def lines() -> Iterator[str]:
+    def lines() -> Iterator[str | None]:
         nonlocal read
         while True:
-            read += 1
-            yield "le vélo"
+            yield from ["le vélo"] * 3
+            read += 3
+            yield None  # the next may be long in coming
 
-    stream = Translator(bundle, Parrot()).translate_lines(lines(), first_window=1)
-    for count in range(1, 5):
+    stream = Translator(bundle, Parrot()).translate_lines(lines())
+    for count in range(1, 13):
         assert next(stream) == "le vélo"
-        assert read == count
+        assert read == -(-count // 3) * 3
     stream.close()  # type: ignore[attr-defined]
 
 

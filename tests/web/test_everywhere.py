@@ -156,3 +156,19 @@ def test_a_bad_link_is_told(open_page: Open, server: Server, sentence: str) -> N
     page = open_page(f"{server.address}/", **view, **{"with": "{nonsense"})
     page.locator("#panel[aria-busy=false] h2").wait_for()
     walk(page)
+
+
+def test_pictures_follow_the_colours_of_the_system(inside: Open) -> None:
+    page = inside("embedding")
+    canvas = page.locator("figure.heat canvas").first
+    canvas.wait_for()
+    pixels = "canvas => canvas.toDataURL()"
+    light = canvas.evaluate(pixels)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(
+        f"before => ({pixels})(document.querySelector('figure.heat canvas')) !== before", arg=light
+    )
+    page.emulate_media(color_scheme="light")
+    page.wait_for_function(
+        f"before => ({pixels})(document.querySelector('figure.heat canvas')) === before", arg=light
+    )

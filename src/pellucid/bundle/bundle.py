@@ -180,7 +180,7 @@ class Bundle:
         tokenizer: Subwords,
         *,
         directions: Sequence[str],
-        about: Mapping[str, Any],
+        about: Mapping[str, Any] | str,
         half: bool = False,
         alignment: tuple[int, int] | None = None,
         longest: int | None = None,
@@ -192,7 +192,7 @@ class Bundle:
         of the directions is the default one. `half` stores the weights as float16, in half the
         room. `alignment` is what `decoding.alignment` found, `longest` the tokens of the longest
         sentences that were learned from. `about` is for MODEL.md: a title and whatever else a
-        person should know, by name.
+        person should know, by name; or its text.
         """
         folder = Path(folder).absolute()
         settings = BundleConfig(
@@ -210,7 +210,8 @@ class Bundle:
         try:
             draft.mkdir(parents=True)
             write_text(draft / CONFIG, config_text(settings))
-            write_text(draft / ABOUT, about_text(settings, weights, about))
+            text = about if isinstance(about, str) else about_text(settings, weights, about)
+            write_text(draft / ABOUT, text)
             for name, data in tokenizer.files().items():
                 write_bytes(draft / name, data)
             write_weights(draft / WEIGHTS, weights, half)

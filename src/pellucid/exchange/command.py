@@ -1,4 +1,4 @@
-"""`pellucid import`: from the hub or from a folder, to where it is wanted."""
+"""`pellucid import` and `pellucid export`: where a model comes from, and where it goes."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from pellucid.bundle import Bundle
 from pellucid.errors import InputError
 from pellucid.exchange import hub
+from pellucid.exchange.exporting import export_model
 from pellucid.exchange.importing import import_model
 
 
@@ -28,3 +29,16 @@ def run_import(model: str, output: Path | None, directions: Sequence[str], model
     return import_model(
         found.folder, output, directions=directions, name=named.name, revision=found.commit
     )
+
+
+def run_export(
+    bundle: Bundle, output: Path, form: str, quantization: str, about: Path | None
+) -> Path:
+    """Export a bundle; `about` is a file with what a person should know of it."""
+    text = None
+    if about is not None:
+        try:
+            text = about.read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            raise InputError(f"cannot read {about}: {error}") from None
+    return export_model(bundle, output, form, quantization, text)

@@ -1,4 +1,4 @@
-"""A bundle in the format of others."""
+"""A bundle in the format of others, or as a smaller one to give away."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import secrets
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from pellucid.bundle import Bundle
 from pellucid.config import split_direction
-from pellucid.decoding.ct2_bundle import why_not_ct2, write_ct2
+from pellucid.decoding.ct2_bundle import add_ct2, why_not_ct2, write_ct2
 from pellucid.errors import InputError, PellucidError
 from pellucid.exchange import hugging_face
 from pellucid.exchange.foreign import need_torch
@@ -21,26 +21,35 @@ from pellucid.text.marian import MarianTokenizer as Marian
 from pellucid.text.subwords import Subwords
 from pellucid.text.tokenizer import Tokenizer
 
-Format = Literal["ctranslate2", "huggingface"]
-FORMATS = ("ctranslate2", "huggingface")
+FORMATS = ("ctranslate2", "huggingface", "pellucid")
 QUANTIZATIONS = ("int8", "int8_float32", "int16", "float16", "float32")
 
 
 def export_model(
-    bundle: Bundle, folder: Path | str, form: str = "ctranslate2", quantization: str = "int8"
+    bundle: Bundle,
+    folder: Path | str,
+    form: str = "ctranslate2",
+    quantization: str = "int8",
+    about: str | None = None,
 ) -> Path:
-    """Write a bundle's model to a new folder, for CTranslate2 or for Hugging Face's transformers.
+    """Write a bundle's model to a new folder, for others or, smaller, as a bundle again.
 
-    quantization: how the matrices are stored for CTranslate2 (float32 for as they are). What the
-    format cannot express is an InputError that names it. All of the folder is there or none.
+    form: "ctranslate2", "huggingface" for transformers, or "pellucid": a bundle whose weights are
+    stored in half precision. quantization: how the matrices are stored for CTranslate2 (float32
+    for as they are). about: the text of its README.md (a bundle's MODEL.md), if another one is
+    wanted. What the format cannot express is an InputError that names it. All of the folder is
+    there or none.
     """
     folder = Path(folder).absolute()
     if form not in FORMATS:
-        raise InputError(f"unknown format {form!r}: choose {' or '.join(FORMATS)}")
+        raise InputError(f"unknown format {form!r}: choose {', '.join(FORMATS)}")
     if quantization not in QUANTIZATIONS:
         raise InputError(f"unknown quantization {quantization!r}: {', '.join(QUANTIZATIONS)}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InputError(f"{folder} is there already: choose a new folder")
+    about = bundle.about if about is None else about
+    if form == "pellucid":
+        return _write_bundle(bundle, folder, quantization, about)
     write: Callable[[Bundle, Path], None]
     if form == "huggingface":
         need_torch()
@@ -53,8 +62,8 @@ def export_model(
     try:
         draft.mkdir(parents=True)
         write(bundle, draft)
-        if bundle.about:
-            (draft / "README.md").write_text(bundle.about, encoding="utf-8")
+        if about:
+            (draft / "README.md").write_text(about, encoding="utf-8")
         if folder.exists():
             folder.rmdir()  # it is empty
         draft.rename(folder)
@@ -64,6 +73,24 @@ def export_model(
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return folder
+
+
+def _write_bundle(bundle: Bundle, folder: Path, quantization: str, about: str) -> Path:
+    need_torch()
+    import torch
+
+    written = Bundle.write(
+        folder,
+        bundle.config,
+        {name: torch.from_numpy(array) for name, array in bundle.weights().items()},
+        bundle.tokenizer,
+        directions=sorted(bundle.directions, key=lambda d: d != bundle.default_direction),
+        about=about,
+        half=True,
+        alignment=bundle.settings.alignment,
+        longest=bundle.settings.longest,
+    )
+    return add_ct2(written, None if quantization == "float32" else quantization).folder
 
 
 def _ctranslate2(quantization: str) -> Callable[[Bundle, Path], None]:

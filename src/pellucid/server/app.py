@@ -1,161 +1,142 @@
-"""The web page and the HTTP API."""
+"""The web page and the HTTP API, put together."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from pathlib import Path
 
-from fastapi import FastAPI, HTTPException, Query, Request
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from fastapi.staticfiles import StaticFiles
-from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 
 from pellucid import __version__
 from pellucid.errors import InputError, PellucidError
-from pellucid.server.inside import add_inside, numbers
-from pellucid.server.looking import Looks, Question, UnavailableError
-from pellucid.server.page import content_security_policy, index, static
-from pellucid.server.schemas import AlternativesAsked, TraceAsked, TranslateAsked
+from pellucid.server.batching import AbandonedError, DeadlineError, OverloadedError
+from pellucid.server.files import file_routes
+from pellucid.server.guard import Guard
+from pellucid.server.health import health
+from pellucid.server.looking import Looks, UnavailableError
+from pellucid.server.models import Models, Served
+from pellucid.server.page import index, static
+from pellucid.server.reading import mistakes
+from pellucid.server.reference import POLICY, reference
+from pellucid.server.service import Service
+from pellucid.server.settings import ServerSettings
+from pellucid.server.tracing import panels, tracing
+from pellucid.server.translating import translating
+from pellucid.server.watching import Log
+from pellucid.server.work import Work
 from pellucid.translator import Translator
 
+ABOUT = (
+    "Translate texts and documents, in the way of LibreTranslate, and look inside of the model "
+    "that does it."
+)
 
-def create_app(translator: Translator, looks: Looks) -> FastAPI:
-    """The server for one model."""
+
+def create_app(
+    translator: Translator,
+    looks: Looks | None = None,
+    settings: ServerSettings | None = None,
+    log: Log | None = None,
+) -> FastAPI:
+    """The server for one model, for whoever runs it inside of a program of their own."""
+    folder = translator.bundle.folder
+    served = Served(folder.name, translator, looks or Looks(Path(folder)))
+    settings = settings or ServerSettings()
+    models = Models([served], pivot=settings.pivot)
+    return app_for(service_for(models, settings, log or Log(quiet=True)))
+
+
+def service_for(models: Models, settings: ServerSettings, log: Log) -> Service:
+    """What the routes share. Twice as many threads as batches keep the batches full."""
+    engines = [model.translator.engine for model in models.table.models]
+    workers = max(getattr(engine, "workers", 1) for engine in engines)
+    work = Work(2 * workers, waiting=settings.waiting, looks=settings.looks)
+    return Service(models, settings, work, log)
+
+
+def app_for(service: Service) -> FastAPI:
+    """The application of a service."""
 
     @asynccontextmanager
     async def life(app: FastAPI) -> AsyncIterator[None]:
         yield
-        await run_in_threadpool(looks.close)
+        service.work.close()
+        service.models.close()
 
-    app = FastAPI(title="Pellucid", version=__version__, lifespan=life)
-    _page(app)
-    _translating(app, translator)
-    _looking(app, translator, looks)
-    add_inside(app, translator, looks)
-    _errors(app)
+    app = FastAPI(
+        title="Pellucid",
+        description=ABOUT,
+        version=__version__,
+        lifespan=life,
+        docs_url=None,
+        redoc_url=None,
+    )
+    app.state.service = service
+    app.mount("/static", StaticFiles(directory=str(static())), name="static")
+    for router in (
+        translating(service),
+        file_routes(service),
+        tracing(service),
+        panels(service),
+        health(service),
+    ):
+        app.include_router(router)
+    _pages(app)
+    _errors(app, service)
+    app.add_middleware(Guard, settings=service.settings, metrics=service.metrics, log=service.log)
+    if service.settings.cors:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=list(service.settings.cors),
+            allow_methods=["GET", "POST"],
+            allow_headers=["Authorization", "Content-Type", "X-API-Key"],
+            allow_credentials=False,
+        )
     return app
 
 
-def _page(app: FastAPI) -> None:
-    app.mount("/static", StaticFiles(directory=str(static())), name="static")
-
+def _pages(app: FastAPI) -> None:
     @app.get("/", response_class=HTMLResponse, include_in_schema=False)
     async def page(request: Request) -> HTMLResponse:
         return HTMLResponse(index(request.scope.get("root_path", "")))
 
-    @app.middleware("http")
-    async def headers(
-        request: Request, go_on: Callable[[Request], Awaitable[Response]]
-    ) -> Response:
-        response = await go_on(request)
-        root = request.scope.get("root_path", "")
-        response.headers["Content-Security-Policy"] = content_security_policy(root)
-        response.headers["X-Content-Type-Options"] = "nosniff"
-        response.headers["Referrer-Policy"] = "no-referrer"
-        return response
+    @app.get("/docs", response_class=HTMLResponse, include_in_schema=False)
+    async def docs(request: Request) -> HTMLResponse:
+        text = reference(app.openapi(), request.scope.get("root_path", ""))
+        return HTMLResponse(text, headers={"Content-Security-Policy": POLICY})
+
+    @app.get("/favicon.ico", include_in_schema=False)
+    async def icon() -> Response:
+        return Response(status_code=204)
 
 
-def _translating(app: FastAPI, translator: Translator) -> None:
-    @app.post("/translate")
-    def translate(asked: TranslateAsked) -> dict[str, Any]:
-        """Translate a text; with `details`, what is known of each sentence and token."""
-        more: dict[str, Any] = (
-            {"attention": True, "token_log_probabilities": True} if asked.details else {}
-        )
-        made = translator.translate([asked.q], asked.source, asked.target, asked.beam, **more)[0]
-        answer: dict[str, Any] = {"translatedText": made.text}
-        if asked.details:
-            answer["sentences"] = [
-                {**sentence.as_dict(), "attention": sentence.attention}
-                for sentence in made.sentences
-            ]
-        return answer
+def _errors(app: FastAPI, service: Service) -> None:
+    """Every refusal is JSON with one line."""
 
-
-def _looking(app: FastAPI, translator: Translator, looks: Looks) -> None:
-    @app.get("/about")
-    def about() -> dict[str, Any]:
-        """What is served here, for the page."""
-        config = translator.bundle.config
-        return {
-            "version": __version__,
-            "directions": list(translator.directions),
-            "default": translator.bundle.default_direction,
-            "model": config.model_dump(mode="json"),
-            "look": looks.obstacle is None,
-            "obstacle": looks.obstacle,
-        }
-
-    @app.post("/alternatives")
-    def alternatives(asked: AlternativesAsked) -> list[dict[str, Any]]:
-        """What else could stand at a position, each completed to a whole sentence."""
-        found = translator.alternatives(
-            asked.q,
-            asked.position,
-            asked.count,
-            asked.source,
-            asked.target,
-            asked.beam,
-            begin=asked.begin,
-        )
-        return [
-            {
-                "token": a.token,
-                "probability": a.probability,
-                "text": a.text,
-                "score": a.score,
-                "tokens": a.tokens,
-                "begin": a.begin,
-            }
-            for a in found
-        ]
-
-    @app.post("/trace")
-    def trace(asked: TraceAsked) -> dict[str, Any]:
-        """Look inside: all but the large tensors, which are fetched by name when looked at."""
-        way = translator.direction(asked.source, asked.target)
-        options: dict[str, Any] = {"beam": asked.beam}
-        if asked.sample:
-            options = {"sample": True, "temperature": asked.temperature, "seed": asked.seed}
-        question = Question(
-            asked.q,
-            way.name,
-            options,
-            tuple(asked.prefix),
-            tuple(asked.without),
-            tuple((switch.kind, switch.layer, switch.head) for switch in asked.off),
-        )
-        name, made = looks.make(question)
-        return {"id": name, **made.as_dict()}
-
-    @app.get("/trace/{name}/tensor", response_class=Response)
-    def tensor(
-        name: str,
-        path: Annotated[str, Query(max_length=200)],
-        row: Annotated[int | None, Query(ge=0, le=10_000)] = None,
-    ) -> Response:
-        """One tensor, or one row of it: float32, little-endian, rows in order."""
-        made = looks.get(name)
-        if made is None:
-            raise HTTPException(404, "this look has been forgotten: look again")
-        if path not in made:
-            raise HTTPException(404, f"no tensor {path[:80]!r} in this trace")
-        found = made[path]
-        if row is not None:
-            if found.ndim == 0 or row >= len(found):
-                raise HTTPException(404, f"no row {row} in {path[:80]!r}")
-            found = found[row]
-        return numbers(found)
-
-
-def _errors(app: FastAPI) -> None:
     @app.exception_handler(PellucidError)
     async def told(request: Request, error: PellucidError) -> JSONResponse:
         status = 422 if isinstance(error, InputError) else 500
-        status = 501 if isinstance(error, UnavailableError) else status
-        return JSONResponse({"error": str(error)}, status_code=status)
+        for kind, other in _STATUS.items():
+            if isinstance(error, kind):
+                status = other
+                service.metrics.refused.labels(kind.__name__.removesuffix("Error").lower()).inc()
+        return JSONResponse({"error": str(error)}, status)
 
     @app.exception_handler(HTTPException)
-    async def refused(request: Request, error: HTTPException) -> JSONResponse:
-        return JSONResponse({"error": error.detail}, status_code=error.status_code)
+    async def refused(request: Request, error: HTTPException) -> Response:
+        # A body that cannot be read is as wrong as one whose fields are.
+        status = 422 if error.status_code == 400 else error.status_code
+        return JSONResponse({"error": error.detail}, status, error.headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(request: Request, error: RequestValidationError) -> JSONResponse:
+        return JSONResponse({"error": mistakes(error.errors())}, 422)
+
+
+_STATUS = {OverloadedError: 503, DeadlineError: 503, AbandonedError: 499, UnavailableError: 501}

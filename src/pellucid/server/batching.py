@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -113,7 +113,9 @@ class BatchingEngine:
         most: int = 4096,
     ) -> None:
         self.engine = engine
-        self.batch_tokens, self.wait, self.most = batch_tokens, wait, most
+        self.workers, self.batch_tokens, self.wait, self.most = workers, batch_tokens, wait, most
+        self.seen: Callable[[int], None] | None = None
+        """Told of each batch how many sentences it has."""
         self._requests: deque[Request] = deque()
         self._changed = threading.Condition()
         self._waiting = 0
@@ -249,6 +251,8 @@ class BatchingEngine:
         prefixes = None
         if batch.kind.forced:
             prefixes = [list(r.prefixes[number]) if r.prefixes else [] for r, number in places]
+        if self.seen is not None:
+            self.seen(len(places))
         sources = [request.sources[number] for request, number in places]
         results = self.engine.translate_ids(sources, batch.kind.options, prefixes)
         for (request, number), result in zip(places, results, strict=True):

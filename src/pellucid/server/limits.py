@@ -1,4 +1,4 @@
-"""How much one client may ask for: so many requests a minute, in bursts of a few."""
+"""How much one client may ask for: so many texts a minute, in bursts of some."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ MOST_CLIENTS = 10_000
 
 @dataclass
 class Bucket:
-    """Fills up steadily; each request takes one out."""
+    """Fills up steadily; each text takes one out."""
 
     level: float
     seen: float
@@ -30,8 +30,18 @@ class RateLimit:
         self._buckets: OrderedDict[str, Bucket] = OrderedDict()
         self._lock = threading.Lock()
 
-    def wait(self, client: str, per_minute: float | None = None, now: float | None = None) -> float:
-        """Seconds until this client may ask; 0 lets it in, and counts."""
+    def wait(
+        self,
+        client: str,
+        per_minute: float | None = None,
+        now: float | None = None,
+        cost: int = 1,
+    ) -> float:
+        """Seconds until this client may ask; 0 lets it in, and counts.
+
+        cost: for how many texts. More than a burst are let in when the bucket is full, and leave
+        it owing.
+        """
         rate = (self.per_minute if per_minute is None else per_minute) / 60
         if rate <= 0:
             return 0.0
@@ -40,8 +50,9 @@ class RateLimit:
         with self._lock:
             bucket = self._buckets.pop(client, None) or Bucket(burst, now)
             level = min(burst, bucket.level + (now - bucket.seen) * rate)
-            allowed = level >= 1 - 1e-9
-            self._buckets[client] = Bucket(level - allowed, now)
+            needed = min(cost, burst)
+            allowed = level >= needed - 1e-9
+            self._buckets[client] = Bucket(level - cost * allowed, now)
             while len(self._buckets) > MOST_CLIENTS:
                 self._buckets.popitem(last=False)
-        return 0.0 if allowed else (1 - level) / rate
+        return 0.0 if allowed else (needed - level) / rate

@@ -113,7 +113,9 @@ class Looks:
             return None if found is None else found[1]
 
     def close(self) -> None:
-        """Stop the process."""
+        """Stop the process, whatever it is doing."""
+        if (process := self._process) is not None:
+            process.kill()
         with self._asking:
             self._stop()
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from pellucid.errors import InputError, PellucidError
+from pellucid.errors import InputError, MissingExtraError, PellucidError
 
 if TYPE_CHECKING:
     import zstandard
@@ -37,7 +37,10 @@ class _ZstdFile(io.RawIOBase):
     PACKED = 4096
 
     def __init__(self, file: IO[bytes]) -> None:
-        import zstandard
+        try:
+            import zstandard
+        except ImportError:
+            raise MissingExtraError("reading .zst files", "train") from None
 
         self._file = file
         self._error = zstandard.ZstdError

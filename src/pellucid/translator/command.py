@@ -15,7 +15,7 @@ from pellucid.errors import InputError, PellucidError
 from pellucid.translator.files import LineReader, translate_document
 from pellucid.translator.loading import load
 from pellucid.translator.outcomes import Report
-from pellucid.translator.translator import FIRST_WINDOW, Translator
+from pellucid.translator.translator import Translator
 
 
 def run_translate(
@@ -50,19 +50,16 @@ def run_translate(
         _tell(report, 0)
         return
     reader = None if texts else LineReader(sys.stdin.buffer)
-    lines: Iterable[str] = texts if reader is None else reader
+    lines: Iterable[str | None] = texts if reader is None else reader
     options: dict[str, Any] = {"source": way.source, "target": way.target, "beam": beam}
-    at_hand = reader is not None and sys.stdin.isatty()
     if as_json or n_best > 1:
-        made_lines = _detailed(translator, lines, n_best, as_json, options, at_hand, report)
+        made_lines = _detailed(translator, lines, n_best, as_json, options, report)
     else:
-        window = 1 if at_hand else FIRST_WINDOW
-        made_lines = translator.translate_lines(
-            lines, report=report, first_window=window, **options
-        )
+        made_lines = translator.translate_lines(lines, report=report, **options)
+    many = reader is not None and not sys.stdin.isatty()
     try:
-        with _output(output) as out, _bar(reader is not None and not at_hand, made_lines) as shown:
-            _write(shown, out, reader, at_hand)
+        with _output(output) as out, _bar(many, made_lines) as shown:
+            _write(shown, out, reader, 1 if as_json else n_best)
     except BrokenPipeError:
         # Who read our output has gone (`pellucid ... | head`): enough was translated. Python would
         # complain when it flushes at exit.
@@ -70,29 +67,23 @@ def run_translate(
     _tell(report, reader.invalid if reader else 0)
 
 
-def _write(lines: Iterator[str], out: BinaryIO, reader: LineReader | None, at_hand: bool) -> None:
-    """Lines as they come; the last has a line feed if the last of the input had one."""
-    for number, line in enumerate(lines):
-        if number and not at_hand:
-            out.write(b"\n")
+def _write(lines: Iterator[str], out: BinaryIO, reader: LineReader | None, each: int) -> None:
+    """Lines as they come, so many for each read; the last ends as the last of the input did."""
+    for number, line in enumerate(lines, 1):
         out.write(line.encode("utf-8", "replace"))
-        if at_hand:
+        if reader is None or reader.ended or number < reader.count * each:
             out.write(b"\n")
+        if number % 32 == 0 or (reader is not None and reader.paused):
             out.flush()
-        elif number % 32 == 31:
-            out.flush()
-    if not at_hand and (reader is None or (reader.count and reader.ended)):
-        out.write(b"\n")
     out.flush()
 
 
 def _detailed(
     translator: Translator,
-    lines: Iterable[str],
+    lines: Iterable[str | None],
     n_best: int,
     as_json: bool,
     options: dict[str, Any],
-    at_hand: bool,
     report: Report,
 ) -> Iterator[str]:
     """A line of JSON for each text, or n lines: its best outputs, and empty if fewer differ."""
@@ -111,8 +102,9 @@ def _detailed(
         window.clear()
 
     for line in lines:
-        window.append(line)
-        if at_hand or len(window) == 64:
+        if line is not None:
+            window.append(line)
+        if line is None or len(window) == 64:
             yield from flushed()
     yield from flushed()
 

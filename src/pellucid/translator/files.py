@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import codecs
+import os
+import select
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -16,12 +18,17 @@ LONGEST_LINE = 1 << 24
 """Bytes; a longer line is refused, so that memory stays bounded."""
 
 
+PATIENCE = 0.02
+"""Seconds without new input after which what was read is translated first."""
+
+
 class LineReader:
     """Lines of a stream of bytes, without their ends; `ended` tells whether the last had one.
 
     A line ends with a line feed and nothing else, so that lines in are lines out. A byte order
     mark at the start is dropped. Bytes that are not UTF-8 become U+FFFD, and `invalid` counts the
-    lines that had some.
+    lines that had some. A None among the lines says that no more are there right now (someone
+    types them, or a program writes them as they happen); `paused` is true from then to the next.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -29,9 +36,14 @@ class LineReader:
         self.count = 0
         self.invalid = 0
         self.ended = True
+        self.paused = False
 
-    def __iter__(self) -> Iterator[str]:
-        while line := self._stream.readline(LONGEST_LINE + 1):
+    def __iter__(self) -> Iterator[str | None]:
+        for line in self._lines():
+            self.paused = line is None
+            if line is None:
+                yield None
+                continue
             if self.count == 0:
                 if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
                     raise InputError("the input is UTF-16: save it as UTF-8")
@@ -48,6 +60,30 @@ class LineReader:
             except UnicodeDecodeError:
                 self.invalid += 1
                 yield line.decode("utf-8", "replace")
+
+    def _lines(self) -> Iterator[bytes | None]:
+        """Lines with their ends, and None before each wait for more."""
+        try:
+            handle = self._stream.fileno()
+        except OSError:  # it is in memory
+            handle = -1
+        if handle < 0 or os.name == "nt":  # where pipes cannot be asked whether they have more
+            yield from iter(lambda: self._stream.readline(LONGEST_LINE + 1), b"")
+            return
+        begun = bytearray()
+        while True:
+            if self.count and not self.paused and not select.select([handle], [], [], PATIENCE)[0]:
+                yield None
+            read = os.read(handle, 1 << 16)
+            *whole, rest = read.split(b"\n")
+            for line in whole:
+                yield bytes(begun + line) + b"\n"
+                begun.clear()
+            begun += rest
+            if not read or len(begun) > LONGEST_LINE:
+                break
+        if begun:
+            yield bytes(begun)
 
 
 def place_for(path: Path, language: str) -> Path:

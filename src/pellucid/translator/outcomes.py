@@ -35,6 +35,9 @@ class Report:
 
     lines: int = 0
     sentences: int = 0
+    source_tokens: int = 0
+    tokens: int = 0
+    """Of the outputs; the end symbols are counted on both sides."""
     split: int = 0
     """Sentences that were too long and were translated in parts."""
     rescued: int = 0
@@ -49,12 +52,22 @@ class Report:
         for outcome in outcomes:
             self.sentences += 1
             self.rescued += outcome.rescued
-            self.cut += sum(unit.result.best.ended == "length" for unit in outcome.units)
+            for unit in outcome.units:
+                self.source_tokens += len(unit.ids)
+                self.tokens += unit.result.best.length
+                self.cut += unit.result.best.ended == "length"
 
     def count(self, made: Translation) -> None:
         """Count one translation."""
         self.lines += 1
         self.sentences += len(made.sentences)
+        self.source_tokens += sum(len(s.source_tokens) + 1 for s in made.sentences)
+        self.tokens += made.length
         self.split += made.split
         self.rescued += made.rescued
         self.cut += sum(sentence.best.ended == "length" for sentence in made.sentences)
+
+    def include(self, other: Report) -> None:
+        """Count what another has counted."""
+        for name, value in vars(other).items():
+            setattr(self, name, getattr(self, name) + value)

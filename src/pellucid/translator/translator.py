@@ -99,7 +99,7 @@ class Translator:
 
     def translate_lines(
         self,
-        lines: Iterable[str],
+        lines: Iterable[str | None],
         source: str | None = None,
         target: str | None = None,
         beam: int = 4,
@@ -111,8 +111,8 @@ class Translator:
 
         Lines are read in windows, which are sorted by length, cut into batches and spread over the
         cores; while one is translated, the next is made ready. A line's line breaks stay in it, and
-        none are added. `report` counts what a caller should know. With first_window = 1 each of
-        the first lines is answered before the next is read.
+        none are added. `report` counts what a caller should know. A None among the lines says that
+        the next may be long in coming: those before it are answered first.
         """
         way, chosen = self.direction(source, target), self._options(beam, 1, options)
         report = report if report is not None else Report()
@@ -120,7 +120,7 @@ class Translator:
 
     def _stream(
         self,
-        lines: Iterator[str],
+        lines: Iterator[str | None],
         way: Direction,
         options: DecodingOptions,
         report: Report,
@@ -129,16 +129,16 @@ class Translator:
         waiting: list[Future[list[tuple[Passage, list[Outcome]]]]] = []
         with ThreadPoolExecutor(max_workers=2) as pool:
             while True:
-                window = list(islice(lines, size))
+                window, more = _read_window(lines, size)
                 if window:
                     waiting.append(pool.submit(self._window, window, way, options))
-                while waiting and (not window or len(waiting) == 2 or size == 1):
+                while waiting and (len(window) < size or len(waiting) == 2):
                     for passage, outcomes in waiting.pop(0).result():
                         report.add(passage, outcomes)
                         yield passage.joined([outcome.texts[0] for outcome in outcomes])
-                if not window:
+                if not more:
                     return
-                size = 1 if size == 1 else min(2 * size, WINDOW)
+                size = min(2 * size, WINDOW)
 
     def _window(
         self, lines: list[str], way: Direction, options: DecodingOptions
@@ -197,6 +197,10 @@ class Translator:
         from pellucid.inspection.looking import look_inside
 
         return look_inside(engine.model, self.tokenizer, engine.special, text, way.name, chosen)
+
+    def passage(self, text: str, source: str | None = None, target: str | None = None) -> Passage:
+        """The text cut into the units that the model reads, and what stands between them."""
+        return self._passage(text, self.direction(source, target))
 
     def _options(self, beam: int, n_best: int, options: dict[str, Any]) -> DecodingOptions:
         layer, head = self.bundle.settings.attention_place
@@ -352,3 +356,15 @@ class Translator:
                 places, prefixes, logs, texts, results, strict=True
             )
         ]
+
+
+def _read_window(lines: Iterator[str | None], size: int) -> tuple[list[str], bool]:
+    """Up to so many lines, fewer before a None; and whether there may be more."""
+    window: list[str] = []
+    for line in lines:
+        if line is None:
+            return window, True
+        window.append(line)
+        if len(window) == size:
+            return window, True
+    return window, False

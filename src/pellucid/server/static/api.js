@@ -7,16 +7,25 @@ export const offline = carried ? JSON.parse(carried.textContent) : null;
 /** An answer that says no, in words for the person who reads it. */
 export class Refused extends Error {}
 
+const KEY = "pellucid key";
+
 async function asked(path, body, signal) {
+  const key = offline ? null : sessionStorage.getItem(KEY);
+  const headers = key ? { Authorization: `Bearer ${key}` } : {};
   const options = body
-    ? { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal }
-    : { signal };
+    ? { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body), signal }
+    : { headers, signal };
   let response;
   try {
     response = await fetch(path, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Refused("The server does not answer. Is it still running?");
+  }
+  if ((response.status === 401 && key === null) || (response.status === 403 && key)) {
+    const given = prompt("This server wants an API key:");
+    sessionStorage.setItem(KEY, given ?? "");
+    if (given) return asked(path, body, signal);
   }
   if (!response.ok) {
     const told = await response.json().catch(() => ({}));

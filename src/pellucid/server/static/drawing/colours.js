@@ -1,21 +1,26 @@
 // Colours of numbers, safe for the colour-blind: blue for more, orange for less than nothing.
+import { signal } from "@preact/signals";
 
 const BLUE = { light: [33, 102, 172], dark: [120, 180, 240] };
 const ORANGE = { light: [200, 90, 20], dark: [245, 160, 90] };
 
-const dark = () => window.matchMedia("(prefers-color-scheme: dark)").matches;
+const query = window.matchMedia("(prefers-color-scheme: dark)");
+
+/** "light" or "dark", as the system asks; whoever reads it while drawing is drawn again when it changes. */
+export const scheme = signal(query.matches ? "dark" : "light");
+query.addEventListener("change", () => { scheme.value = query.matches ? "dark" : "light"; });
 
 /** The colour of a share from -1 to 1: strength is opacity, sign is hue. */
 export function colourOf(share) {
   const strength = Math.min(1, Math.abs(share));
-  const [r, g, b] = (share < 0 ? ORANGE : BLUE)[dark() ? "dark" : "light"];
+  const [r, g, b] = (share < 0 ? ORANGE : BLUE)[scheme.value];
   return `rgba(${r},${g},${b},${(0.04 + 0.96 * strength).toFixed(3)})`;
 }
 
 /** The same colour as red, green, blue and opacity, 0 to 255 each, for a canvas. */
 export function pixelOf(share) {
   const strength = Math.min(1, Math.abs(Number.isFinite(share) ? share : 0));
-  return [...(share < 0 ? ORANGE : BLUE)[dark() ? "dark" : "light"], Math.round(255 * (0.04 + 0.96 * strength))];
+  return [...(share < 0 ? ORANGE : BLUE)[scheme.value], Math.round(255 * (0.04 + 0.96 * strength))];
 }
 
 /** A number as the page shows it: four digits that matter. */

@@ -1,7 +1,7 @@
 // A large matrix of signed numbers as a picture, a pixel a number; pointed at, it says the number.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "page/html.js";
-import { pixelOf, shown } from "page/drawing/colours.js";
+import { pixelOf, scheme, shown } from "page/drawing/colours.js";
 import { Twin } from "page/drawing/matrix.js";
 
 /** The largest size of any number, for a scale. */
@@ -25,7 +25,7 @@ export function Heat({ label, rows, names = null, high = 16, largest = null, cho
     const image = pen.createImageData(count, rows.length);
     rows.forEach((row, i) => row.forEach((value, j) => image.data.set(pixelOf(value / top), 4 * (i * count + j))));
     pen.putImageData(image, 0, 0);
-  }, [rows, top]);
+  }, [rows, top, scheme.value]);
   const placed = (event) => {
     const frame = canvas.current.getBoundingClientRect();
     const limit = (share, size) => Math.max(0, Math.min(size - 1, Math.floor(share * size)));

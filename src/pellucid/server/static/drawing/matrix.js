@@ -1,7 +1,7 @@
 // A matrix as coloured cells, with a table twin; arrow keys move, Enter pins.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "page/html.js";
-import { colourOf, shown } from "page/drawing/colours.js";
+import { colourOf, scheme, shown } from "page/drawing/colours.js";
 
 const MOST_SVG = 2500;
 const MOST_IN_TABLE = 20000;
@@ -64,6 +64,7 @@ function CanvasCells({ box, rows, columns, values, largest, onChoose }) {
   const canvas = useRef(null);
   const { left, top, cell } = box;
   const size = [cell * columns.length, cell * rows.length];
+  void scheme.value; // when it changes, this is drawn again
   useEffect(() => {
     const pen = canvas.current.getContext("2d");
     pen.clearRect(0, 0, ...size);

@@ -6,7 +6,7 @@ import { useTensors } from "page/tensors.js";
 import { Matrix, Twin } from "page/drawing/matrix.js";
 import { Lines } from "page/drawing/lines.js";
 import { Radios } from "page/drawing/choosing.js";
-import { piece, pixelOf, shown } from "page/drawing/colours.js";
+import { piece, pixelOf, scheme, shown } from "page/drawing/colours.js";
 import { read } from "page/panels/tokens.js";
 
 export const KINDS = [
@@ -111,6 +111,6 @@ function Thumbnail({ weights, head }) {
     const image = pen.createImageData(columns, rows);
     weights.rows(head).forEach((row, i) => row.forEach((value, j) => image.data.set(pixelOf(value), 4 * (i * columns + j))));
     pen.putImageData(image, 0, 0);
-  }, [weights, head]);
+  }, [weights, head, scheme.value]);
   return html`<canvas ref=${canvas} width=${columns} height=${rows} aria-hidden="true" style=${{ width: `${size * columns}px`, height: `${size * rows}px` }}></canvas>`;
 }

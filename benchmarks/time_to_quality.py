@@ -1,0 +1,276 @@
+"""Minutes of training to 28.5 BLEU on Multi30k (English to German, test 2016), ours and a peer's.
+
+    python -m benchmarks time-to-quality [--data data/multi30k-en-de] [--minutes 10]
+        [--peer-minutes 32] [--every 1] [--peer-every 4] [--recipe FILE] [--set key=value ...]
+        [--folder runs/time-to-quality] [--threads N] [--only ours|peer|scores] [--sentences N]
+
+Ours is `pellucid train` with its recipe for this corpus. The peer is Hugging Face's Marian of the
+same size in a plain loop with the classic recipe: Adam, peak 1e-3, 500 steps of warm-up, inverse
+square root, 1,024-token batches, dropout 0.3, label smoothing 0.1. One trains after the other, and
+both save their weights every few minutes of training; saving does not count, nor does scoring,
+which comes after: beam 5, sacreBLEU (13a, cased) against the corpus's own lines. Choices are to
+be made by the column for the validation set.
+
+`--sentences` scores only the first few, to try it out. It goes on where it was interrupted. The
+peer's 30 minutes are real minutes: let nothing else run.
+"""
+
+import argparse
+import gzip
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks import peers
+from benchmarks.measure import matmul_gflops
+from benchmarks.peers.plain import save_rows
+from pellucid.config import CorpusConfig, DataConfig, TokenizerConfig, load_recipe
+from pellucid.decoding import DecodingOptions
+from pellucid.decoding.engine import special_ids
+from pellucid.decoding.torch_engine import TorchEngine
+from pellucid.drawing.svg import Curve, line_chart
+from pellucid.inspection.figures import standalone
+from pellucid.model import Transformer
+from pellucid.text.prepare import prepare
+from pellucid.text.store import Prepared
+from pellucid.text.tokenizer import Tokenizer
+from pellucid.training.checkpoint import Checkpoints
+
+ROOT = Path(__file__).parent.parent
+GOAL, BEAM, SPLITS = 28.5, 5, ("valid", "test")
+CURVE = ROOT / "docs" / "time-to-quality.svg"
+PEER = {
+    "vocab_size": 8000, "width": 256, "feed_forward_width": 1024, "heads": 4, "layers": 3,
+    "dropout": 0.3, "smoothing": 0.1, "rate": 1e-3,
+}  # fmt: skip
+
+
+def pairs_of(data: Path, split: str, most: int | None = None) -> list[tuple[str, str]]:
+    with gzip.open(data / f"{split}.tsv.gz", "rt", encoding="utf-8", newline="\n") as file:
+        return [tuple(line.rstrip("\n").split("\t")[:2]) for line in file][:most]
+
+
+def bleu(data: Path, split: str, texts: Sequence[str]) -> tuple[float, str]:
+    from sacrebleu.metrics import BLEU
+
+    metric = BLEU()
+    score = metric.corpus_score(
+        list(texts), [[target for _, target in pairs_of(data, split, len(texts))]]
+    )
+    return float(score.score), str(metric.get_signature())
+
+
+def train_ours(folder: Path, options: argparse.Namespace) -> None:
+    """The command a person would give, with a checkpoint every few minutes."""
+    settings = [
+        *(f"data.{split}.0.path={(options.data / split).resolve()}.tsv.gz"
+          for split in ("train", "valid", "test")),
+        f"training.minutes={options.minutes}", f"training.threads={options.threads}",
+        f"checkpoints.minutes={options.every}", "checkpoints.keep=100000",
+        "validation.every=100000000", "validation.translate=false", "data.test=[]", *options.set,
+    ]  # fmt: skip
+    command = [sys.executable, "-m", "pellucid", "train", str(options.recipe), "--resume"]
+    for setting in settings:
+        command += ["--set", setting]
+    subprocess.run([*command, "--folder", str(folder)], check=True, cwd=ROOT)
+
+
+def score_ours(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
+    """BLEU of every checkpoint; those of an earlier call are remembered."""
+    recipe = load_recipe(folder / "recipe.toml")
+    prepared = Prepared.open(folder / "data")
+    words = prepared.tokenizer
+    model = Transformer(recipe.model.config(words.vocab_size)).eval()
+    checkpoints = Checkpoints(folder / "checkpoints", 10**6)
+    known = _known(folder)
+    for step in checkpoints.steps():
+        checkpoint = checkpoints.load(step)
+        minutes = checkpoint.state["place"]["seconds"] / 60
+        if str(step) in known:
+            continue
+        weights = checkpoint.model if checkpoint.average is None else checkpoint.average
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                parameter.copy_(weights[name])
+        engine = TorchEngine(model, special_ids(words))
+        found: dict[str, Any] = {"minutes": minutes}
+        for split in SPLITS:
+            sources = words.encode_batch(
+                [a for a, _ in pairs_of(options.data, split, options.sentences)],
+                target_language="de",
+            )
+            order = sorted(range(len(sources)), key=lambda i: -len(sources[i]))
+            texts = {}
+            for start in range(0, len(order), 64):
+                some = order[start : start + 64]
+                results = engine.translate_ids(
+                    [sources[i] for i in some], DecodingOptions(beam=BEAM)
+                )
+                ids = [list(result.best.tokens) for result in results]
+                texts |= dict(zip(some, words.decode_batch(ids), strict=True))
+            found[split], found["signature"] = bleu(
+                options.data, split, [texts[i] for i in range(len(sources))]
+            )
+        _remember(folder, known, step, found)
+    return list(known.values())
+
+
+def prepare_peer(folder: Path, data: Path, most: int | None) -> Tokenizer:
+    """The classic recipe's vocabulary, and ids for the peer's process."""
+    folder.mkdir(parents=True, exist_ok=True)
+    corpora = {
+        split: (CorpusConfig(path=data / f"{split}.tsv.gz", languages=("en", "de")),)
+        for split in ("train", "valid", "test")
+    }
+    prepared = prepare(
+        DataConfig(directions=("en-de",), **corpora),
+        TokenizerConfig(vocab_size=8000),
+        folder / "data",
+    )
+    words = prepared.tokenizer
+    for split in ("train", *SPLITS):
+        pairs = pairs_of(data, split, None if split == "train" else most)
+        sources = words.encode_batch([a for a, _ in pairs], target_language="de")
+        targets = words.encode_batch([b for _, b in pairs], side="target")
+        rows = [
+            (np.array(source), np.array([words.bos_id, *target]), np.array([*target, words.eos_id]))
+            for source, target in zip(sources, targets, strict=True)
+        ]
+        save_rows(str(folder / f"{split}.npz"), rows)
+    return words
+
+
+def peer_program(*arguments: object) -> list[str]:
+    program = str(Path(peers.__file__).parent / "quality.py")
+    return [peers.python(), program, *map(str, arguments)]
+
+
+def train_peer(folder: Path, options: argparse.Namespace) -> None:
+    prepare_peer(folder, options.data, options.sentences)
+    subprocess.run(
+        peer_program(
+            "train", folder, json.dumps(PEER), options.threads, options.peer_minutes,
+            options.peer_every,
+        ),
+        check=True,
+    )  # fmt: skip
+
+
+def score_peer(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
+    words = Prepared.open(folder / "data").tokenizer
+    known = _known(folder)
+    for step, minutes in json.loads((folder / "minutes.json").read_text()).items():
+        if step in known:
+            continue
+        found: dict[str, Any] = {"minutes": minutes}
+        for split in SPLITS:
+            run = subprocess.run(
+                peer_program("translate", folder, split, step, BEAM, options.threads),
+                check=True, capture_output=True, text=True,
+            )  # fmt: skip
+            ids = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("[")]
+            found[split], found["signature"] = bleu(options.data, split, words.decode_batch(ids))
+        _remember(folder, known, int(step), found)
+    return list(known.values())
+
+
+def _known(folder: Path) -> dict[str, dict[str, Any]]:
+    path = folder / "scores.json"
+    return dict(json.loads(path.read_text())) if path.is_file() else {}
+
+
+def _remember(folder: Path, known: dict[str, Any], step: int, found: dict[str, Any]) -> None:
+    known[str(step)] = found
+    (folder / "scores.json").write_text(json.dumps(known))
+    print(f"{folder.name}, {found['minutes']:.1f} minutes: valid {found['valid']:.1f}, "
+          f"test {found['test']:.1f}", flush=True)  # fmt: skip
+
+
+def minutes_to(goal: float, points: Sequence[dict[str, Any]]) -> float | None:
+    """When the test curve first crosses the goal, on the line between two points."""
+    before = (0.0, 0.0)
+    for point in sorted(points, key=lambda p: p["minutes"]):
+        here = (point["minutes"], point["test"])
+        if here[1] >= goal:
+            share = (goal - before[1]) / (here[1] - before[1])
+            return before[0] + share * (here[0] - before[0])
+        before = here
+    return None
+
+
+def options_from(arguments: Sequence[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks time-to-quality")
+    parser.add_argument("--data", type=Path, default=ROOT / "data" / "multi30k-en-de")
+    parser.add_argument("--recipe", type=Path, default=ROOT / "recipes" / "multi30k-en-de.toml")
+    parser.add_argument("--set", action="append", default=[])
+    parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--every", type=float, default=1)
+    parser.add_argument("--peer-minutes", type=float, default=32)
+    parser.add_argument("--peer-every", type=float, default=4)
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "time-to-quality")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--only", choices=("ours", "peer", "scores"))
+    parser.add_argument("--sentences", type=int)
+    parser.add_argument("--curve", type=Path, default=CURVE)
+    options = parser.parse_args(arguments)
+    if not (options.data / "test.tsv.gz").is_file():
+        parser.error(
+            f"no Multi30k in {options.data}: prepare it with `pellucid data multi30k "
+            "data/multi30k-en-de --from FOLDER --pair en-de`, or say where it is with --data"
+        )
+    return options
+
+
+def main(arguments: Sequence[str] = ()) -> dict[str, Any]:
+    options = options_from(arguments)
+    folders = {name: options.folder / name for name in ("ours", "peer")}
+    if options.only in (None, "ours"):
+        train_ours(folders["ours"], options)
+    if options.only in (None, "peer"):
+        train_peer(folders["peer"], options)
+    scores = {
+        name: sorted(score(folders[name], options), key=lambda point: point["minutes"])
+        for name, score in (("ours", score_ours), ("peer", score_peer))
+        if (folders[name] / "data").is_dir()
+    }
+    reached = {name: minutes_to(GOAL, points) for name, points in scores.items()}
+    names = {"ours": "Pellucid", "peer": "Hugging Face Marian, classic recipe"}
+    curves = [
+        Curve(names[name], [(p["minutes"], p["test"]) for p in points], number, dots=True)
+        for number, (name, points) in enumerate(scores.items(), 1)
+    ]
+    chart = line_chart("BLEU on Multi30k test 2016", curves, "minutes of training", from_zero=True)
+    options.curve.write_text(standalone(chart), encoding="utf-8", newline="\n")
+
+    def said(minutes: float | None) -> str:
+        return "not reached" if minutes is None else f"{minutes:.1f}"
+
+    ours, peer = reached.get("ours"), reached.get("peer")
+    rows = [
+        [names[name], said(reached[name]), f"{points[-1]['test']:.1f}",
+         f"{points[-1]['valid']:.1f}", f"{points[-1]['minutes']:.0f}"]
+        for name, points in scores.items()
+    ]  # fmt: skip
+    return {
+        "title": "Time to quality",
+        "table": {
+            "columns": ["", f"minutes to {GOAL} BLEU", "BLEU at the end", "validation",
+                        "minutes trained"],
+            "rows": rows,
+        },
+        "note": "Multi30k English to German, test 2016, beam 5, "
+        + next((p["signature"] for points in scores.values() for p in points), "")
+        + f"; {options.threads} threads; one after the other on one machine.",
+        "goals": {"at most 0.25 of the peer's minutes": ours / peer if ours and peer else None},
+        "matmul_gflops": matmul_gflops(),
+        "recipe": options.recipe.name,
+        "changed": options.set,
+        "points": scores,
+        "peers": peers.versions() if "peer" in scores else {},
+    }  # fmt: skip

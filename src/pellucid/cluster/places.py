@@ -1,0 +1,201 @@
+"""Where files are: a path of this machine, or an address such as s3://bucket/folder.
+
+Everything goes through pyarrow's file systems, and through fsspec's for addresses that pyarrow
+does not know, so a job reads and writes wherever Ray does. A file is written under another name
+and renamed, so under its own name there is the whole file or none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import posixpath
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import IO, Any
+
+from pellucid.errors import InputError, MissingExtraError, PellucidError
+
+_WILD = "*?["
+
+
+@dataclass(frozen=True)
+class Place:
+    """A file or a folder, wherever it is. It may be sent to another process."""
+
+    files: Any
+    """A pyarrow.fs.FileSystem."""
+    path: str
+
+    @classmethod
+    def of(cls, address: str) -> Place:
+        """The place that an address or a path of this machine names."""
+        try:
+            from pyarrow.fs import (  # type: ignore[import-untyped]
+                FileSystem,
+                FSSpecHandler,
+                LocalFileSystem,
+                PyFileSystem,
+            )
+        except ImportError:
+            raise MissingExtraError("translating files in bulk", "cluster") from None
+        if "://" not in address:
+            path = Path(address).expanduser().absolute().as_posix()
+            return cls(LocalFileSystem(), posixpath.normpath(path))
+        try:
+            return cls(*FileSystem.from_uri(address))
+        except (OSError, ValueError) as first:
+            import fsspec  # type: ignore[import-untyped]
+
+            try:
+                system, path = fsspec.core.url_to_fs(address)
+            except (OSError, ValueError, ImportError) as error:
+                raise InputError(f"cannot open {address}: {first}; {error}") from None
+            return cls(PyFileSystem(FSSpecHandler(system)), path)
+
+    def __str__(self) -> str:
+        return self.path if self.is_local else f"{self.files.type_name}:{self.path}"
+
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on a disk of this machine, or one mounted like that."""
+        return bool(self.files.type_name == "local")
+
+    def child(self, name: str) -> Place:
+        """What has this name in the folder."""
+        return Place(self.files, posixpath.join(self.path, name))
+
+    def info(self) -> Any:
+        """Size, time and kind, as pyarrow.fs.FileInfo."""
+        with self._explained("look at"):
+            return self.files.get_file_info(self.path)
+
+    def exists(self) -> bool:
+        """Whether there is a file."""
+        return bool(self.info().is_file)
+
+    def names(self) -> set[str]:
+        """The names of the files in the folder; none if there is no such folder."""
+        from pyarrow.fs import FileSelector
+
+        with self._explained("look into"):
+            found = self.files.get_file_info(FileSelector(self.path, allow_not_found=True))
+        return {one.base_name for one in found if one.is_file}
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[IO[bytes]]:
+        """The bytes as they are stored."""
+        with self._explained("read"), self.files.open_input_file(self.path) as file:
+            yield file
+
+    def read(self) -> bytes:
+        """All the bytes."""
+        with self.open() as file:
+            return file.read()
+
+    def write(self, fill: bytes | Callable[[Any], None]) -> None:
+        """Write the file as a whole: bytes, or what a function writes to the stream it gets."""
+        draft = Place(self.files, f"{self.path}.{uuid.uuid4().hex[:8]}.tmp")
+        with self._explained("write"):
+            self.files.create_dir(posixpath.dirname(self.path), recursive=True)
+            try:
+                with self.files.open_output_stream(draft.path, compression=None) as stream:
+                    if callable(fill):
+                        fill(stream)
+                    else:
+                        stream.write(fill)
+                if self.is_local:
+                    _on_the_disk(draft.path)
+                    os.replace(draft.path, self.path)
+                else:
+                    self.files.move(draft.path, self.path)
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    self.files.delete_file(draft.path)
+                raise
+
+    def move_to(self, other: Place) -> None:
+        """Rename it, over another file if need be."""
+        with self._explained("move"):
+            self.files.create_dir(posixpath.dirname(other.path), recursive=True)
+            self.files.move(self.path, other.path)
+
+    def remove(self) -> None:
+        """Remove the file or the folder with all that is in it, if it is there."""
+        from pyarrow.fs import FileType
+
+        with self._explained("remove"):
+            kind = self.info().type
+            if kind is FileType.Directory:
+                self.files.delete_dir(self.path)
+            elif kind is FileType.File:
+                self.files.delete_file(self.path)
+
+    @contextlib.contextmanager
+    def _explained(self, doing: str) -> Iterator[None]:
+        try:
+            yield
+        except FileNotFoundError:
+            raise InputError(f"there is no {self}: check the name") from None
+        except OSError as error:
+            reason = error.strerror or " ".join(str(error).split())[:300]
+            raise PellucidError(f"cannot {doing} {self}: {reason}") from None
+
+
+def _on_the_disk(path: str) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def find_inputs(pattern: str) -> list[tuple[str, Place]]:
+    """The files that a pattern, a folder or a name means, with their names below its fixed part.
+
+    `in/*.txt` finds files in `in`, `in/**` and a folder all below it. Names that begin with a dot
+    or an underscore are left out, as bookkeeping has such names everywhere.
+    """
+    from pyarrow.fs import FileSelector, FileType
+
+    place = Place.of(pattern)
+    parts = place.path.split("/")
+    wild = next((i for i, part in enumerate(parts) if any(c in part for c in _WILD)), None)
+    if wild is None:
+        kind = place.info().type
+        if kind is FileType.File:
+            return [(posixpath.basename(place.path), place)]
+        if kind is not FileType.Directory:
+            raise InputError(f"there is no file or folder {pattern}: check --input")
+        wild, parts = len(parts), [*parts, "**"]
+    base = "/".join(parts[:wild]) or "/"
+    selector = FileSelector(base, recursive=len(parts) > wild + 1 or "**" in parts)
+    try:
+        infos = place.files.get_file_info(selector)
+    except OSError:
+        raise InputError(f"there is no folder {base}: check --input {pattern}") from None
+    found = []
+    for info in infos:
+        name = posixpath.relpath(info.path, base)
+        steps = name.split("/")
+        hidden = any(step.startswith((".", "_")) for step in steps)
+        if info.is_file and not hidden and _matches(steps, parts[wild:]):
+            found.append((name, Place(place.files, info.path)))
+    if not found:
+        raise InputError(f"no file matches {pattern}: check --input")
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def _matches(steps: list[str], wanted: list[str]) -> bool:
+    """Whether the steps of a path fit those of a pattern, in which ** is any number of steps."""
+    if not wanted:
+        return not steps
+    if wanted[0] == "**":
+        rest = wanted[1:]
+        return bool(steps) and (
+            (not rest) or any(_matches(steps[i:], rest) for i in range(len(steps)))
+        )
+    return bool(steps) and fnmatchcase(steps[0], wanted[0]) and _matches(steps[1:], wanted[1:])
