@@ -2,8 +2,7 @@
 
     python -m docs.experiments.norm_and_warmup
 
-Four short runs with Adam at a constant rate of 2e-3 after the warm-up. What was found stands in
-docs/training.md.
+Four short runs with Adam at a constant rate of 2e-3 after the warm-up.
 """
 
 import statistics
@@ -14,6 +13,8 @@ from pathlib import Path
 import torch
 
 import pellucid
+from docs.experiments.results import save, smooth
+from pellucid.drawing.svg import Curve, line_chart
 from pellucid.training.metrics import read_metrics
 
 TOY = Path(__file__).parents[2] / "recipes" / "toy.toml"
@@ -44,14 +45,24 @@ def losses(norm: str, warm_up: int, seed: int, folder: Path) -> list[float]:
 def main() -> None:
     torch.set_num_threads(1)
     seed = int(sys.argv[1]) if len(sys.argv) > 1 else 1
-    print("norm  warm-up  steps 1-20  61-80  141-160")
+    rows, curves, numbers = [], [], {}
     with tempfile.TemporaryDirectory() as place:
         for norm in ("post", "pre"):
             for warm_up in (0, 40):
                 found = losses(norm, warm_up, seed, Path(place) / f"{norm}-{warm_up}")
                 parts = (found[:20], found[60:80], found[140:])
-                means = "  ".join(f"{statistics.mean(part):8.2f}" for part in parts)
-                print(f"{norm:5} {warm_up:7}  {means}", flush=True)
+                means = [f"{statistics.mean(part):.2f}" for part in parts]
+                rows.append([norm, warm_up or "none", *means])
+                name = f"{norm}, {warm_up}"
+                curves.append(Curve(name, smooth(found), len(curves) + 1))
+                numbers[name] = found
+                print(*rows[-1], flush=True)
+    about = {"layers": "6 + 6", "width": 32, "rate": 0.002, "steps": STEPS, "seed": seed}
+    columns = ["norm", "warm-up steps", "loss, steps 1-20", "61-80", "141-160"]
+    picture = line_chart(
+        "Training loss; norm, and steps of warm-up", curves, "step", from_zero=True
+    )
+    save("norm_and_warmup", picture, {"about": about, "losses": numbers}, columns, rows)
 
 
 if __name__ == "__main__":
