@@ -101,7 +101,11 @@ def test_ctrl_c(bundle: Bundle, tmp_path: Path) -> None:
         sys.executable, "-m", "pellucid", "translate", "--input", str(source), "-o", str(out),
         "--model", str(bundle.folder), "--beam", "1", "--cluster", "local", "--workers", "1",
     ]  # fmt: skip
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+
+    def hear() -> None:  # a shell that starts the tests in the background has SIGINT ignored
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, preexec_fn=hear) as process:
         try:
             while not list(out.glob("_pellucid/parts/a.txt/*.try0")):
                 assert process.poll() is None, process.stderr and process.stderr.read()

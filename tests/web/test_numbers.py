@@ -31,6 +31,7 @@ def test_an_attention_map(inside: Inside, bundle: Path, sentence: str, kind: str
     np.testing.assert_allclose(shown, weights, atol=1e-6)
     np.testing.assert_allclose(shown.sum(axis=1), 1, atol=1e-5)
     page.locator("#panel .matrix summary").click()
+    page.locator("#panel .matrix table tbody tr").first.wait_for()
     table = page.locator("#panel .matrix table tbody tr").evaluate_all(
         "rows => rows.map(r => [...r.querySelectorAll('td')].map(c => c.textContent))"
     )
