@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +25,15 @@ def manifest_hash(manifest: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
 
 
-def sync_folder(folder: Path) -> None:
-    """Make sure that the names in a folder are on the disk (where the system can)."""
+def sync_folder(folder: Path, sync: Callable[[int], None] = os.fsync) -> None:
+    """Make sure that the names in a folder are on the disk (where the system can).
+
+    sync: what does it for an open file, where someone has to know of it.
+    """
     if os.name == "nt":
         return
     handle = os.open(folder, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        sync(handle)
     finally:
         os.close(handle)

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from pellucid.errors import PellucidError
+from pellucid.manifest import sync_folder
 from pellucid.training.stored import START, STARTS, TYPES, Portion
 
 Written = dict[str, Any]
@@ -90,13 +91,7 @@ class Disk:
 
     def sync_folder(self, folder: Path) -> None:
         """Force the names in a folder to the disk (where the system can)."""
-        if os.name == "nt":
-            return
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            self.sync(handle)
-        finally:
-            os.close(handle)
+        sync_folder(folder, self.sync)
 
 
 def _safetensors(portion: Portion) -> Iterator[bytes | memoryview]:
