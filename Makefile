@@ -20,7 +20,7 @@ $(READY): pyproject.toml
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
 	@touch $@
 
-demo: $(READY)  ## train a tiny model before your eyes and look inside it
+demo: $(READY)  ## translate with the model that comes with Pellucid, and see where it looked
 	@$(BIN)/python -m examples.demo
 
 test: $(READY)  ## the tests (a few minutes on 2 cores)

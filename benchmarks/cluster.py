@@ -1,12 +1,13 @@
 """Bulk translation on Ray against plain `pellucid translate`, and 2 workers against 1.
 
-    python -m benchmarks.cluster [--sentences 100000] [--rounds 1] [--model DIR]
+    python -m benchmarks cluster [--sentences 100000] [--rounds 1] [--beam 1] [--model DIR]
 
-The same sentences in one file, the same model (the installed one, or one with random weights), on
-the same cores, taking turns: "plain" reads lines from standard input; "one process" is --input
-without a cluster; "N workers" is --cluster local with one core each. Of each the time on the clock
-with all that it takes to start, and the processor time of the process and all its descendants,
-which other work on the machine does not add to. All must write the same bytes.
+The same sentences in one file (those of recipes/toy, drawn at random), the same model (the one that
+comes with Pellucid, unless named), on the same cores, taking turns: "plain" reads lines from
+standard input; "one process" is --input without a cluster; "N workers" is --cluster local with one
+core each. Of each the time on the clock with all that it takes to start, and the processor time of
+the process and all its descendants, which other work on the machine does not add to. All must write
+the same bytes.
 
 What a job takes before its first row (Ray, its workers, the model) is measured with a job of one
 row. From that and the time of one worker the model of docs/scale.md predicts the others;
@@ -18,51 +19,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import scale
-
-ENDS = 6.0  # the bias of the end symbol that gives outputs of some 17 tokens
-
-
-def sentences(count: int, seed: int) -> list[str]:
-    """Made-up sentences of 4 to 30 words, of which some are frequent and most are rare."""
-    draw = random.Random(1)
-    words = ["".join(draw.choices("aeioubcdlmnprst", k=draw.randint(2, 8))) for _ in range(9000)]
-    weights = [1 / rank for rank in range(1, 9001)]
-    draw = random.Random(seed)
-    lengths = [min(30, max(4, round(draw.gauss(14, 6)))) for _ in range(count)]
-    return [" ".join(draw.choices(words, weights, k=n)).capitalize() + "." for n in lengths]
-
-
-def random_model(folder: Path) -> None:
-    """A small model with random weights, whose outputs end after some tokens."""
-    import torch
-
-    from pellucid.bundle import Bundle
-    from pellucid.config import ModelConfig, TokenizerConfig
-    from pellucid.decoding.ct2_bundle import add_ct2
-    from pellucid.model import Transformer
-    from pellucid.text.tokenizer import Tokenizer
-
-    words = Tokenizer.train(sentences(9000, 2), TokenizerConfig(vocab_size=8000), ("fr", "en"))
-    torch.manual_seed(0)
-    model = Transformer(ModelConfig.preset("small", vocab_size=words.vocab_size, output_bias=True))
-    with torch.no_grad():
-        model.output.bias[:6] = -40.0
-        model.output.bias[words.eos_id] = ENDS
-    add_ct2(
-        Bundle.write(
-            folder, model.config, model.state_dict(), words, directions=("fr-en",), about={}
-        )
-    )
+from benchmarks.translate import sentences
+from pellucid.translator.loading import open_bundle
 
 
 def processor_times(root: int) -> dict[int, float]:
@@ -110,12 +78,12 @@ def timed(
     }
 
 
-def measure(model: str, source: Path, place: Path, number: int) -> dict[str, dict[str, Any]]:
+def measure(how: list[str], source: Path, place: Path, number: int) -> dict[str, dict[str, Any]]:
     """Each way once, in an order that turns."""
     cores = len(os.sched_getaffinity(0))
-    bulk = ["--model", model, "--input", str(source), "--json", "-o"]
+    bulk = [*how, "--input", str(source), "--json", "-o"]
     ways: dict[str, list[str]] = {
-        "plain": ["--model", model],
+        "plain": how,
         "one process": [*bulk, str(place / "bulk")],
         f"{cores} workers": [*bulk, str(place / "many"), "--cluster", "local"],
         "1 worker": [*bulk, str(place / "one"), "--cluster", "local", "--workers", "1"],
@@ -137,34 +105,56 @@ def measure(model: str, source: Path, place: Path, number: int) -> dict[str, dic
     return {name: found[name] for name in names}
 
 
-def main(count: int = 100_000, rounds: int = 1, model: str | None = None) -> dict[str, object]:
-    cores = len(os.sched_getaffinity(0))
+def main(arguments: Sequence[str] = ()) -> dict[str, object]:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks cluster")
+    parser.add_argument("--sentences", type=int, default=100_000)
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--beam", type=int, default=1)
+    parser.add_argument("--model")
+    options = parser.parse_args(arguments)
+    count, cores = options.sentences, len(os.sched_getaffinity(0))
+    bundle = open_bundle(options.model)
+    lines = sentences(bundle.default_direction.split("-")[0], count)
     with tempfile.TemporaryDirectory() as workspace:
         root = Path(workspace)
-        if model is None:
-            from pellucid.translator.loading import installed
-
-            model = next((str(one.folder) for one in installed() if not one.trouble), None)
-        if model is None:
-            model = str(root / "model")
-            random_model(Path(model))
         source, one_row = root / "all.txt", root / "one.txt"
-        source.write_text("".join(f"{sentence}\n" for sentence in sentences(count, 3)))
-        one_row.write_text("Le phare.\n")
+        source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+        one_row.write_text(f"{lines[0]}\n", encoding="utf-8")
+        how = ["--model", str(bundle.folder), "--beam", str(options.beam)]
         found, starts = [], []
-        for number in range(rounds):
+        for number in range(options.rounds):
             (place := root / f"round{number}").mkdir()
-            found.append(measure(model, source, place, number))
-            start = ["--model", model, "--input", str(one_row), "--json", "-o", str(place / "s")]
+            found.append(measure(how, source, place, number))
+            start = [*how, "--input", str(one_row), "--json", "-o", str(place / "s")]
             starts.append(timed([*start, "--cluster", "local"]))
-        figures = summary(found, starts, cores, count)
-        print(json.dumps(figures, indent=1))
-        return {
-            "sentences": count,
-            "rounds": found,
-            "figures": figures,
-            **scale.main(model, figures),
-        }
+    figures = {"beam": options.beam, **summary(found, starts, cores, count)}
+    print(json.dumps(figures, indent=1))
+    return {
+        "title": "Bulk translation on Ray",
+        "table": _table(found, figures, cores),
+        "note": f"{count:,} short sentences, the model {bundle.folder.name}, beam {options.beam}, "
+        "int8; everything from the start of the command to its end; all wrote the same bytes.",
+        "goals": {
+            "2 workers at least 1.7 times as fast as 1": figures.get("2 workers against 1, clock"),
+            "the engine costs at most 1.10 times plain": figures.get("2 workers over plain, clock"),
+        },
+        "rounds": found,
+        "figures": figures,
+        **scale.main(str(bundle.folder), figures),
+    }
+
+
+def _table(found: list[dict[str, Any]], figures: dict[str, Any], cores: int) -> dict[str, Any]:
+    def seconds(name: str, what: str) -> str:
+        return f"{statistics.median(one[name][what] for one in found):.0f} s"
+
+    rows = [[name, seconds(name, "clock"), seconds(name, "processor")] for name in found[0]]
+    many = f"{cores} workers"
+    against = figures[f"{many} against 1, clock"], figures[f"{many} over plain, clock"]
+    rows.append([f"{many}: times as fast as 1", f"{against[0]:.2f}x", ""])
+    rows.append([f"{many}: time over plain", f"{against[1]:.2f}x",
+                 f"{figures[f'{many} over plain, processor']:.2f}x"])  # fmt: skip
+    return {"columns": ["", "on the clock", "of the processors"], "rows": rows}
 
 
 def summary(
@@ -203,12 +193,3 @@ def summary(
         "source tokens a sentence": told["source_tokens"] / count,
         "output tokens a sentence": told["tokens"] / count,
     }
-
-
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--sentences", type=int, default=100_000)
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--model")
-    arguments = parser.parse_args()
-    main(arguments.sentences, arguments.rounds, arguments.model)

@@ -33,6 +33,8 @@ SHAPES = {
     "small": {"vocab": 8_000, "width": 256, "inner": 1024, "heads": 4, "layers": (3, 3)},
     "base": {"vocab": 32_000, "width": 512, "inner": 2048, "heads": 8, "layers": (6, 6)},
 }
+SIZES = {"small": [32, 96], "base": [16, 48]}
+"""The batches to choose the best from; the largest holds all sentences."""
 SHORTEST, LONGEST = 6, 48
 _draw = random.Random(2)
 OUTPUT = {n: max(3, round(n * _draw.lognormvariate(0, 0.2))) for n in range(SHORTEST, LONGEST + 1)}
@@ -145,15 +147,13 @@ def compare(shape: str, beam: int, *, quick: bool) -> dict[str, float]:
     peer = random_marian(init_std=0.05, **SHAPES[shape])
     pad = peer.config.pad_token_id
     engine = TorchEngine(from_marian(peer), SpecialIds(pad, pad, END), batch_tokens=2**30)
-    count = {"small": 300, "base": 100}[shape] // (3 if quick else 1)
-    many = sentences(count, SHAPES[shape]["vocab"])
-    few = many[: 3 if quick else 10]
-    rounds = 3 if quick else 5
-    sizes = [32, 100] if quick else [16, 32, 64, 128]
-    mine, other = ours(engine, many, beam, 32), theirs(peer, many, beam, 32)
+    sizes = SIZES[shape]
+    many = sentences(max(sizes) // (2 if quick else 1), SHAPES[shape]["vocab"])
+    few = many[: 2 if quick else 6]
+    mine, other = ours(engine, many, beam, sizes[0]), theirs(peer, many, beam, sizes[0])
     equal = sum(a == b for a, b in zip(mine, other, strict=True))
     times: dict[tuple[str, int], list[float]] = {}
-    for _ in range(rounds):
+    for _ in range(3):
         for size in [1, *sizes]:
             work = few if size == 1 else many
             turns = [("ours", ours, engine), ("theirs", theirs, peer), ("floor", products, engine)]

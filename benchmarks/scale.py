@@ -44,8 +44,7 @@ def bulk(config: ModelConfig, figures: dict[str, Any]) -> dict[str, Any]:
     """Hours and money for a billion sentences, from the processor seconds a sentence here."""
     source, target = figures["source tokens a sentence"], figures["output tokens a sentence"]
     here = figures["processor seconds a sentence, worker"]
-    flops = sentence_flops(config, source, target, BEAM)
-    rate = flops / here
+    rate = sentence_flops(config, source, target, figures["beam"]) / here
     workers = MACHINES * CORES
     table: dict[str, Any] = {"GFLOP/s of a core, measured": rate / 1e9}
     others = {"base": ModelConfig.preset("base", vocab_size=VOCABULARY)}

@@ -38,7 +38,6 @@ from typing import Any
 
 CLIENTS = (1, 8, 32, 128)
 ROOT = Path(__file__).parents[1]
-BUNDLE = ROOT / "runs" / "ttq" / "pairs" / "bundle"
 
 WHO = ["A man", "Two women", "A young girl", "Three children", "An old man", "A brown dog",
        "A group of people", "A cyclist", "The boy in a red shirt", "A street musician"]  # fmt: skip
@@ -248,7 +247,7 @@ def main(arguments: Sequence[str] = ()) -> dict[str, object]:
     options = parser.parse_args(arguments)
     from pellucid.translator.loading import open_bundle
 
-    opened = open_bundle(options.bundle or (BUNDLE if BUNDLE.is_dir() else None))
+    opened = open_bundle(options.bundle)
     ways = [direction.split("-") for direction in opened.directions]
     source, target = next((way for way in ways if way[0] == "en"), ways[0])
     bodies = [_request(source, target, text) for text in sentences(200)]
@@ -271,8 +270,38 @@ def main(arguments: Sequence[str] = ()) -> dict[str, object]:
             offline.kill()
             for one in contestants:
                 one.close()
-    print(json.dumps(results, indent=1))
-    return {"bundle": opened.folder.name, "direction": f"{source}-{target}", **results}
+    return {
+        "title": "Serving",
+        "table": _table(results),
+        "note": f"the model {opened.folder.name}, {source}-{target}, short sentences, beam 4; "
+        f"{options.rounds} rounds of {options.seconds:g} s, medians",
+        "goals": _goals(results["32 clients"]),
+        "by_clients": results,
+    }
+
+
+def _goals(found: dict[str, Any]) -> dict[str, float | None]:
+    over = found["throughput of pellucid over"]
+    libre = found.get("libretranslate")
+    later = found["pellucid"]["p95 ms"] / libre["p95 ms"] if libre else None
+    return {
+        "32 clients: at least 3 times LibreTranslate's throughput": over.get("libretranslate"),
+        "32 clients: p95 at most 1.00 of LibreTranslate's": later,
+        "32 clients: at least 0.80 of the bare engine's offline throughput": over["offline"],
+    }
+
+
+def _table(results: dict[str, Any]) -> dict[str, Any]:
+    keys = ("a second", "p50 ms", "p95 ms", "p99 ms", "cpu ms")
+    rows = []
+    for clients, found in results.items():
+        over = found["throughput of pellucid over"]
+        for name in (name for name in found if name != "throughput of pellucid over"):
+            numbers = [f"{found[name][key]:.1f}" if key in found[name] else "" for key in keys]
+            rows.append([clients, name, *numbers, f"{over[name]:.2f}x" if name in over else ""])
+    columns = ["", "", "requests a second", "p50 ms", "p95 ms", "p99 ms",
+               "processor ms a request", "pellucid over it"]  # fmt: skip
+    return {"columns": columns, "rows": rows}
 
 
 def _round_robin(

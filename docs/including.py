@@ -13,7 +13,7 @@ import re
 import textwrap
 from pathlib import Path
 
-from docs.pictures import FOLDER, MODEL, PICTURES
+from docs.pictures import FOLDER, PICTURES
 
 SOURCE = Path(__file__).parents[1] / "src"
 EXPERIMENTS = Path(__file__).parent / "experiments"
@@ -69,14 +69,11 @@ def _code_block(match: re.Match[str]) -> str:
 
 
 def _picture_block(match: re.Match[str]) -> str:
-    """The picture; nothing where the embedded model has not come yet, so none could be made."""
     name = match[1]
     if name not in PICTURES:
         raise IncludeError(f"docs/pictures.py has no picture {name!r}")
     if not (FOLDER / f"{name}.svg").exists():
-        if MODEL.exists():
-            raise IncludeError(f"the picture {name} is missing: run python -m docs.pictures")
-        return ""
+        raise IncludeError(f"the picture {name} is missing: run python -m docs.pictures")
     return f"![{PICTURES[name].caption}](pictures/{name}.svg)\n\n*{PICTURES[name].caption}*"
 
 

@@ -3,9 +3,8 @@
     python -m docs.pictures                     all of them, into docs/book/pictures
     python -m docs.pictures --model runs/x/bundle -o /tmp/pictures --screenshot
 
-Until the embedded model is there the pages leave their pictures out; from then on a page whose
-picture is missing cannot be built. --screenshot adds screenshot.png, the page itself as Chromium
-shows it, for the README.
+A page whose picture is missing cannot be built. --screenshot adds screenshot.png, the page itself
+as Chromium shows it, for the README.
 """
 
 import argparse
@@ -20,6 +19,7 @@ HERE = Path(__file__).parent
 FOLDER = HERE / "book" / "pictures"
 MODEL = HERE.parent / "src" / "pellucid" / "models" / "fr-en"
 SENTENCE = "Le vieux capitaine regarde la mer parce qu'il attend un bateau."
+SHORT = "Elle n'a jamais vu la mer."
 
 
 @dataclass(frozen=True)
@@ -54,10 +54,14 @@ PICTURES = {
         ("--kind", "encoder", "--layer", "-1", "--head", "mean"),
     ),
     "greedy": Picture(
-        "A greedy search: one way is kept in each round.", ("--what", "beam", "--beam", "1")
+        "A greedy search: one way is kept in each round.",
+        ("--what", "beam", "--beam", "1"),
+        SHORT,
     ),
     "beam": Picture(
-        "A beam of 2: two ways are kept in each round.", ("--what", "beam", "--beam", "2")
+        "A beam of 2: two ways are kept in each round.",
+        ("--what", "beam", "--beam", "2"),
+        SHORT,
     ),
 }
 
@@ -80,7 +84,7 @@ def screenshot(model: Path, file: Path) -> None:
     program = next((found for name in names if (found := shutil.which(name))), None)
     with Server(model) as server, sync_playwright() as playwright:
         browser: Any = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
-        page = browser.new_page(viewport={"width": 1200, "height": 860}, device_scale_factor=2)
+        page = browser.new_page(viewport={"width": 1200, "height": 1180}, device_scale_factor=1.5)
         page.goto(f"{server.address}/#q={SENTENCE}&panel=attention&kind=cross")
         page.locator("#panel[aria-busy=false] h2").wait_for(state="attached", timeout=60_000)
         page.screenshot(path=str(file))

@@ -1,105 +1,111 @@
-"""`make demo`: train a tiny Transformer before your eyes, translate with it, look inside.
+"""`make demo`: the model that comes with Pellucid translates, and shows where it looked."""
 
-The made-up language pair: digit words, translated by reversing their order.
-"""
+from __future__ import annotations
 
 import sys
-import time
+from collections.abc import Sequence
+from math import exp
+from pathlib import Path
 
-import torch
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
-from examples.toy import (
-    END,
-    START,
-    TASKS,
-    VOCABULARY,
-    examples,
-    padded,
-    small_model,
-    train,
-    translate,
-)
-from pellucid.model import Trace, Transformer
+import pellucid
+from pellucid.errors import PellucidError
+from pellucid.translator import Translator
 
-STEPS = 600
+SENTENCES = {
+    ("fr", "en"): [
+        "Je suis étudiant.",
+        "Merci beaucoup pour votre aide !",
+        "Où est la gare, s'il vous plaît ?",
+        "Elle n'a jamais vu la mer.",
+    ],
+    ("en", "fr"): [
+        "I am a student.",
+        "The animal didn't cross the street because it was too tired.",
+        "What time do we leave tomorrow?",
+        "My brother has lost his keys again.",
+    ],
+}
+LOOKED_AT = "Je ne comprends pas pourquoi il est parti."
+PAGE = Path("look.html")
 SHADES = " ░▒▓█"
 
 
-def learn(console: Console, unseen: list[list[int]]) -> Transformer:
-    """Train with a progress bar, or with plain lines where the output is not a terminal."""
-    torch.manual_seed(1)
-    torch.set_num_threads(1)  # tensors this small gain nothing from more
-    model = small_model()
+def show_translations(console: Console, translator: Translator) -> None:
+    """Sentences both ways, each with how sure the model was."""
+    for (source, target), texts in SENTENCES.items():
+        table = Table(f"[bold]{source}", f"[bold]{target}", "sure", width=80)
+        for text, found in zip(
+            texts, translator.translate(texts, source=source, target=target), strict=True
+        ):
+            table.add_row(text, found.text, f"{exp(found.score):.0%}")
+        console.print(table)
+
+
+def show_attention(console: Console, translator: Translator) -> None:
+    """The alignment of a sentence, and the map of attention that it was read from."""
+    (found,) = translator.translate([LOOKED_AT], source="fr", target="en", attention=True)
+    sentence = found.sentences[0]
+    assert sentence.alignment is not None
+    assert sentence.attention is not None
+    read, written = _shown(sentence.source_tokens), _shown(sentence.best.tokens)
+    console.print(f"\n{LOOKED_AT}  →  [bold]{found.text}[/bold]\n")
+    links = (f"{word} ← {read[at]}" for word, at in zip(written, sentence.alignment, strict=True))
+    console.print(Text(f"Which word comes from which: {', '.join(links)}", style="dim"))
+    console.print("\nHow much the decoder looked at each source token for each that it wrote:\n")
+    left = max(map(len, written))
+    wide = max(5, min(10, (78 - left) // len(read)))  # for a terminal of 80 columns
+    heads = (word if len(word) < wide else f"{word[: wide - 2]}…" for word in read)
     console.print(
-        f"A Transformer with {model.num_parameters():,} parameters learns to say digits backwards."
+        Text(" " * (left + 2) + "".join(head.rjust(wide) for head in heads), style="bold")
     )
-    columns = ("{task.description}", BarColumn(), TextColumn("loss {task.fields[loss]:.3f}"))
-    started = time.monotonic()
-    with Progress(*columns, TimeRemainingColumn(), console=console) as progress:
-        bar = progress.add_task("training", total=STEPS, loss=float("nan"))
-
-        def watch(step: int, loss: float) -> None:
-            progress.update(bar, advance=1, loss=loss)
-            if not console.is_terminal and (step + 1) % 150 == 0:
-                print(f"step {step + 1} of {STEPS}, loss {loss:.4f}", flush=True)
-
-        train(model, TASKS["reverse"], steps=STEPS, unseen=unseen, watch=watch)
-    console.print(f"trained in {time.monotonic() - started:.0f} seconds\n")
-    return model
-
-
-def words(ids: list[int]) -> str:
-    """Token ids as words."""
-    return " ".join(VOCABULARY[i] for i in ids)
-
-
-def show_translations(console: Console, model: Transformer, unseen: list[list[int]]) -> int:
-    """A few sentences it has never seen, and how many of all of them are right."""
-    answers = translate(model, unseen)
-    right = [a == TASKS["reverse"](s) for s, a in zip(unseen, answers, strict=True)]
-    table = Table("source", "translation", "", title="sentences it has never seen", min_width=80)
-    for source, answer, ok in list(zip(unseen, answers, right, strict=True))[:5]:
-        table.add_row(words(source), words(answer), "[green]right" if ok else "[red]wrong")
-    console.print(table)
-    console.print(f"right: {sum(right)} of {len(right)}\n")
-    return sum(right)
-
-
-def show_attention(console: Console, model: Transformer, source: list[int]) -> None:
-    """One map of cross-attention: which source words each word was written from."""
-    target = translate(model, [source])[0]
-    trace = Trace(only=["decoder.*.cross.weights"])
-    with torch.no_grad():
-        model(padded([source]), torch.tensor([[START, *target]]), trace=trace)
-    # the head whose looks are most decided is the one that is easiest to read
-    maps = torch.cat([trace[name][0] for name in trace])  # (layers · H, T, S)
-    best = int(maps.max(dim=-1).values.mean(dim=-1).argmax())
-    layer, head = divmod(best, model.config.heads)
-    console.print(f"Where the decoder looks in the source (layer {layer + 1}, head {head + 1}):\n")
-    wide = max(len(VOCABULARY[i]) for i in source) + 1
-    console.print(Text(" " * 12 + "".join(VOCABULARY[i].rjust(wide) for i in source)))
-    for row, token in zip(maps[best], [*target, END], strict=True):
-        line = Text(f"{VOCABULARY[token]:>10}  ")
-        for weight in row.tolist():
-            shade = SHADES[min(int(weight * len(SHADES)), len(SHADES) - 1)]
+    for word, row in zip(written, sentence.attention, strict=True):
+        line = Text(f"{word:>{left}}  ")
+        for weight in row:
+            shade = SHADES[min(round(weight * 2 * (len(SHADES) - 1)), len(SHADES) - 1)]
             line.append(" " * (wide - 4) + shade * 4, style="cyan")
-        line.append(f"   {row.max():.2f} on {VOCABULARY[source[int(row.argmax())]]}", style="dim")
         console.print(line)
-    console.print("\nEach row is a word that was written; the shade is how much it looked there.")
+
+
+def _shown(tokens: Sequence[str]) -> list[str]:
+    """Tokens without SentencePiece's mark for a space."""
+    return [token.replace("▁", "") or "·" for token in tokens]
+
+
+def write_page(console: Console, translator: Translator) -> None:
+    """The interactive panels for that sentence, in one file."""
+    from pellucid.server.look import run_look
+
+    run_look(
+        LOOKED_AT, PAGE, what="attention", kind="cross", layer="-1", head="mean", source="fr",
+        target="en", model=str(translator.bundle.folder), beam=4,
+    )  # fmt: skip
+    console.print(
+        f"\nEverything that happened inside is in [bold]{PAGE}[/bold]: open it in a browser."
+    )
 
 
 def main() -> int:
-    """Run the demo; the exit code says whether it learned."""
+    """Run the demo."""
     console = Console()
-    unseen = [row for row in examples(300, torch.Generator().manual_seed(99)) if len(row) > 3]
-    model = learn(console, unseen)
-    right = show_translations(console, model, unseen)
-    show_attention(console, model, next(row for row in unseen if len(set(row)) == len(row) > 5))
-    return 0 if right >= 0.95 * len(unseen) else 1
+    try:
+        translator = pellucid.load()
+        show_translations(console, translator)
+        show_attention(console, translator)
+        write_page(console, translator)
+    except PellucidError as error:
+        console.print(f"[red]{error}")
+        return error.exit_code
+    console.print(
+        "\nWhat to try next:\n"
+        '  .venv/bin/pellucid translate --to fr "Good morning, how are you?"\n'
+        "  .venv/bin/pellucid serve                   # the page: translate, look inside\n"
+        "  .venv/bin/pellucid train recipes/toy.toml  # a model of your own, in a minute"
+    )
+    return 0
 
 
 if __name__ == "__main__":

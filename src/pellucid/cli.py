@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from types import ModuleType
 from typing import Annotated
 
 from pellucid import __version__
@@ -491,12 +492,23 @@ def models() -> None:
         )
 
 
+def _without_plugins() -> None:
+    """Let pydantic neither look for plugins nor load what it would look with, which takes a while.
+
+    If a later pydantic calls its loader otherwise, this does nothing.
+    """
+    if os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1") == "1":
+        loader = ModuleType("pydantic.plugin._loader")
+        loader.get_plugins = tuple  # type: ignore[attr-defined]
+        sys.modules.setdefault(loader.__name__, loader)
+
+
 def main() -> None:
     """Run a command; a mistake or failure gets one clear line and an exit code, not a traceback.
 
     Exit codes: 0 done; 1 failed; 2 the call or the input was wrong.
     """
-    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "1")  # looking for some takes a while
+    _without_plugins()
     words = sys.argv[1:]
     options = words[: words.index("--") if "--" in words else None]
     debug = "--debug" in options

@@ -29,7 +29,8 @@ ELSEWHERE = {
     "model": {"flops"},
     "decoding": {
         "alignment", "beams", "ct2_bundle", "ct2_engine", "ct2_export", "engine", "engines",
-        "forced", "predictor", "steps", "task", "torch_engine", "torch_predictor", "torch_step",
+        "forced", "predictor", "steps", "task", "torch_cache", "torch_engine", "torch_linear",
+        "torch_predictor", "torch_step",
     },
     "training": {
         "checkpoint", "devices", "disk", "distributed", "embeddings", "events", "finish", "flops",
@@ -118,16 +119,11 @@ def test_a_method_is_taken_whole_and_alone() -> None:
     assert method.startswith("@property\ndef own_bytes(self)")
 
 
-def test_a_missing_picture_is_an_error_once_there_is_a_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_picture_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import docs.including as including
 
     monkeypatch.setattr(including, "FOLDER", tmp_path)
-    monkeypatch.setattr(including, "MODEL", tmp_path / "model")
     page = "a\n\n{{ picture cross }}\n\nb"
-    assert expanded(page) == "a\n\n\n\nb"
-    (tmp_path / "model").mkdir()
     with pytest.raises(IncludeError, match="the picture cross is missing"):
         expanded(page)
     (tmp_path / "cross.svg").write_text("<svg/>")

@@ -1,5 +1,6 @@
-"""The real server in a process of its own: `python -m tests.web.serving FOLDER [--without-torch]`.
+"""The real server in a process of its own: `python -m tests.web.serving FOLDER [OPTION]`.
 
+--without-torch: as where PyTorch is not installed. --keys=FILE: only for who has a key.
 It prints its port once it listens.
 """
 
@@ -43,9 +44,12 @@ def main(folder: str, *options: str) -> None:
 
     from pellucid.server.app import create_app
     from pellucid.server.looking import Looks
+    from pellucid.server.settings import ServerSettings
     from pellucid.translator import load
 
-    app = create_app(load(folder, threads=1), Looks(Path(folder)))
+    files = [Path(option.partition("=")[2]) for option in options if option.startswith("--keys=")]
+    settings = ServerSettings(keys=files[0], require_key=True) if files else None
+    app = create_app(load(folder, threads=1), Looks(Path(folder)), settings)
     listening = socket.create_server(("127.0.0.1", 0))
     print(listening.getsockname()[1], flush=True)
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([listening])

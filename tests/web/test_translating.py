@@ -7,6 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
+from pellucid.server.keys import Keys
 from tests.pages import HARM
 from tests.web.api import ask
 from tests.web.conftest import LANGUAGES
@@ -98,3 +99,24 @@ def test_without_pytorch_it_translates_and_says_what_is_missing(
         page.locator(".others li button").first.wait_for()
         assert "pip install 'pellucid[train]'" in page.locator("main").inner_text()
         assert page.locator(".look, .inside").count() == 0
+
+
+def test_a_key_is_asked_for_once(browser: Any, bundle: Path, sentence: str, tmp_path: Path) -> None:
+    """A wrong key is asked for again; the right one is kept for this visit, and nowhere else."""
+    key = Keys(tmp_path / "keys.json").add("ada")
+    answers = ["not this one", key]
+    with Server(bundle, f"--keys={tmp_path / 'keys.json'}") as guarded:
+        context = browser.new_context()
+        page = context.new_page()
+        page.set_default_timeout(60_000)
+        page.on("dialog", lambda dialog: dialog.accept(answers.pop(0)))
+        page.goto(f"{guarded.address}/")
+        page.locator("#source").fill(sentence)
+        page.locator(".words").nth(1).locator(".word").first.wait_for()
+        page.reload()
+        page.locator(".words").nth(1).locator(".word").first.wait_for()
+        assert answers == []
+        assert page.evaluate("Object.values(sessionStorage)") == [key]
+        assert key not in str(page.evaluate("Object.values(localStorage)"))
+        assert key not in page.url
+        context.close()

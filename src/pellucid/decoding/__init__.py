@@ -1,8 +1,8 @@
 """From scores to sentences: options, searches as streams of steps, and engines.
 
 Read in this order: options, steps, engine, task, predictor, beams, greedy, sampling, beam,
-torch_step, torch_predictor, forced, torch_engine. Only the last four need PyTorch; import them by
-name.
+torch_linear, torch_cache, torch_step, torch_predictor, forced, torch_engine. Only the last six need
+PyTorch; import them by name.
 """
 
 from pellucid.decoding.engine import Engine, SpecialIds

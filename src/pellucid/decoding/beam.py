@@ -54,11 +54,12 @@ def beam_search(
         beams = search.beams
         candidates = expand(task, beams, predictor)
         fates = select(task, beams, candidates)
-        search.near_ties.update(beams.sentences[close_calls(task, candidates, fates)].tolist())
+        close = close_calls(task, candidates, fates)
+        search.near_ties.update(beams.sentences[close].tolist())
         step = finish(task, search, candidates, fates)
         for sentence in step.done:
-            close = sentence in search.near_ties
-            results[sentence] = task.result(sentence, search.ended.pop(sentence), close)
+            near = sentence in search.near_ties
+            results[sentence] = task.result(sentence, search.ended.pop(sentence), near)
         advance(task, search, step, predictor)
         yield step
     return results
@@ -146,6 +147,8 @@ def close_calls(task: Task, candidates: Candidates, fates: np.ndarray) -> np.nda
     others where an end, or the end of all, hangs on it.
     """
     ranks, beam = candidates.ranks, task.options.beam
+    if not (ranks[:, 1:] > ranks[:, :-1] - NEAR_TIE).any():  # no two neighbours are close
+        return np.zeros(len(ranks), dtype=bool)
     is_end = candidates.tokens == task.special.end
     kept, pruned = fates == KEPT, fates == PRUNED
     lowest_kept = np.where(kept, ranks, np.inf).min(axis=1)
@@ -175,7 +178,7 @@ def finish(task: Task, search: Search, candidates: Candidates, fates: np.ndarray
         score = float(candidates.scores[row, column])
         sentence = int(beams.sentences[row])
         ended.append((sentence, beams.hypothesis(task, row, parent, added, score)))
-    for row in np.flatnonzero((fates == NONE).all(axis=1)).tolist():
+    for row in np.flatnonzero(fates[:, 0] == NONE).tolist():  # the best comes first
         if int(beams.sentences[row]) not in search.ended:
             ended += _blocked(task, beams, row)
     for sentence, hypothesis in ended:
@@ -212,10 +215,13 @@ def _blocked(task: Task, beams: Beams, row: int) -> list[tuple[int, Hypothesis]]
 
 def _done(task: Task, search: Search, candidates: Candidates, fates: np.ndarray) -> list[int]:
     """The sentences whose search is over."""
-    done = []
     kept = fates == KEPT
+    goes_on = kept.any(axis=1)
+    if not search.ended and goes_on.all():
+        return []
+    done = []
     for row, sentence in enumerate(search.beams.sentences.tolist()):
-        if not kept[row].any():
+        if not goes_on[row]:
             done.append(sentence)
         elif search.ended.get(sentence):
             sums = candidates.sums[row][kept[row]]

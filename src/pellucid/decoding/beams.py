@@ -60,6 +60,16 @@ class Beams:
             tuple(log_probabilities),
         )
 
+    def longer(self, tokens: np.ndarray, added: np.ndarray, sums: np.ndarray) -> Beams:
+        """The same hypotheses, each with its token of `tokens (A · width,)`; see `grown`."""
+        shape = (*self.sums.shape, 1)
+        return Beams(
+            self.sentences,
+            np.concatenate([self.tokens, tokens.reshape(shape)], axis=2),
+            np.concatenate([self.log_probabilities, added.reshape(shape)], axis=2),
+            sums,
+        )
+
     def grown(
         self,
         rows: np.ndarray,
@@ -104,8 +114,8 @@ def banned_tokens(task: Task, beams: Beams) -> Banned | None:
     """What single rows may not produce now: an end too early, an n-gram once more."""
     rows, tokens = [], []
     width = beams.tokens.shape[1]
-    early = np.repeat(beams.length + 1 < task.minimum_table[beams.sentences], width)
-    if early.any():
+    if beams.length + 1 < task.options.min_length:
+        early = np.repeat(beams.length + 1 < task.minimum_table[beams.sentences], width)
         found = np.flatnonzero(early)
         rows += found.tolist()
         tokens += [task.special.end] * len(found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from pathlib import Path
 
 from pellucid.bundle import CT2, Bundle
@@ -52,9 +53,6 @@ def write_ct2(bundle: Bundle, folder: Path, quantization: str | None = "int8") -
     )
 
 
-def vocabularies(tokenizer: Subwords) -> tuple[list[str], list[str]]:
+def vocabularies(tokenizer: Subwords) -> tuple[Sequence[str], Sequence[str]]:
     """The pieces of the target and of the source side, in the order of their ids."""
-    return (
-        [tokenizer.piece(token, "target") for token in range(tokenizer.vocab_size)],
-        [tokenizer.piece(token, "source") for token in range(tokenizer.source_vocab_size)],
-    )
+    return tokenizer.vocabulary("target"), tokenizer.vocabulary("source")

@@ -50,9 +50,10 @@ def take_best(
     top = max(2, task.options.watch)
     ranked = predictor.rank(beams.history, top, banned=banned, wanted=forced)
     scores = ranked.scores
-    close = np.zeros(len(scores), dtype=bool)
     if scores.shape[1] > 1:
-        close = scores[:, 0] - np.maximum(scores[:, 1], -1e30) < NEAR_TIE
+        close = scores[:, 1] > scores[:, 0] - NEAR_TIE
+    else:
+        close = np.zeros(len(scores), dtype=bool)
     choice = Choice(ranked.tokens, ranked.log_probabilities, scores, close)
     return choice if forced is None else force(choice, forced, ranked.wanted)
 
@@ -70,9 +71,18 @@ def force(choice: Choice, forced: np.ndarray, wanted: np.ndarray | None) -> Choi
 
 
 def walk(
-    task: Task, sentences: np.ndarray, predictor: Predictor, choose: Chooser, width: int = 1
+    task: Task,
+    sentences: np.ndarray,
+    predictor: Predictor,
+    choose: Chooser,
+    width: int = 1,
+    *,
+    watched: bool = True,
 ) -> Generator[Step, None, dict[int, Result]]:
-    """Follow `width` hypotheses of each sentence, each for itself, until all have ended."""
+    """Follow `width` hypotheses of each sentence, each for itself, until all have ended.
+
+    watched: whether anyone looks at the steps; else those in which nothing ends are left out.
+    """
     beams = open_beams(task, sentences, predictor, width)
     if width > 1 and not beams.length:  # a beginning that was read has its rows already
         predictor.reorder(np.repeat(np.arange(len(sentences)), width), None)
@@ -83,9 +93,12 @@ def walk(
         forced = task.forced(beams.sentences, beams.length)
         wanted = None if forced is None else np.repeat(forced, width)
         choice = choose(task, beams, predictor, banned_tokens(task, beams), wanted)
-        running = beams.sums > -np.inf
-        near = (choice.close.reshape(-1, width) & running).any(axis=1)
-        close.update(beams.sentences[near].tolist())
+        if choice.close.any():
+            near = choice.close.reshape(-1, width) & (beams.sums > -np.inf)
+            close.update(beams.sentences[near.any(axis=1)].tolist())
+        if not watched and (longer := _all_longer(task, beams, choice)) is not None:
+            beams = longer
+            continue
         step = _step(task, beams, choice)
         for sentence, hypothesis in step.ended:
             ended[sentence].append(hypothesis)
@@ -94,6 +107,19 @@ def walk(
         beams = _advance(beams, step, predictor)
         yield step
     return results
+
+
+def _all_longer(task: Task, beams: Beams, choice: Choice) -> Beams | None:
+    """Each hypothesis with the token it took; None if one of them has ended."""
+    tokens = choice.tokens[:, 0]
+    sums = beams.sums + choice.scores[:, 0].reshape(beams.sums.shape)
+    if (
+        beams.length + 1 >= task.limit_table[beams.sentences].min()
+        or (tokens == task.special.end).any()
+        or not sums.min() > -np.inf
+    ):
+        return None
+    return beams.longer(tokens, choice.log_probabilities[:, 0], sums)
 
 
 def _step(task: Task, beams: Beams, choice: Choice) -> Step:

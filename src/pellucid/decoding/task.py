@@ -46,9 +46,14 @@ class Task:
 
         return np.array(self.minimums, dtype=np.int64)
 
+    @cached_property
+    def longest_prefix(self) -> int:
+        """The length of the longest forced prefix."""
+        return max(map(len, self.prefixes), default=0)
+
     def forced(self, sentences: np.ndarray, position: int) -> np.ndarray | None:
         """The prefix token of each sentence at a position, -1 where it is free; None: all are."""
-        if position >= max((len(self.prefixes[s]) for s in sentences), default=0):
+        if position >= self.longest_prefix:
             return None
         import numpy as np
 

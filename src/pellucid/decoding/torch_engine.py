@@ -32,12 +32,14 @@ def search(
     *,
     keys: Sequence[int] | None = None,
     decoder: StepDecoder | None = None,
+    watched: bool = True,
 ) -> Generator[Step, None, list[Result]]:
     """Decode some sentences as one batch: yields a Step each round, returns the results.
 
     `run` gives the results alone. The model should be in evaluation mode. keys: what stands for
     each sentence in the draws of sampling (its index, unless given). decoder: the model's
-    decoder for single tokens, if it has been made already.
+    decoder for single tokens, if it has been made already. watched: whether anyone looks at the
+    steps; else some are left out.
     """
     task = plan_for(model, special, sources, options, prefixes, keys)
     results = {i: r for i in range(len(task.sources)) if (r := task.trivial(i)) is not None}
@@ -45,7 +47,7 @@ def search(
     if len(sentences):
         rows = [task.sources[i] for i in sentences]
         predictor = TorchPredictor(model, special, rows, options, decoder)
-        results.update((yield from _way(task, sentences, predictor)))
+        results.update((yield from _way(task, sentences, predictor, watched)))
         if options.attention:
             results = _with_attention(model, task, results)
     return [results[i] for i in range(len(task.sources))]
@@ -74,14 +76,14 @@ def plan_for(
 
 
 def _way(
-    task: Task, sentences: np.ndarray, predictor: TorchPredictor
+    task: Task, sentences: np.ndarray, predictor: TorchPredictor, watched: bool
 ) -> Generator[Step, None, dict[int, Result]]:
     """The search that the options ask for."""
     options = task.options
     if options.sample:
-        return walk(task, sentences, predictor, take_drawn, width=options.n_best)
+        return walk(task, sentences, predictor, take_drawn, options.n_best, watched=watched)
     if options.beam == 1 and not options.coverage_penalty:
-        return walk(task, sentences, predictor, take_best)
+        return walk(task, sentences, predictor, take_best, watched=watched)
     return beam_search(task, sentences, predictor)
 
 
@@ -127,7 +129,9 @@ def run(
     decoder: StepDecoder | None = None,
 ) -> list[Result]:
     """The results of `search`, without looking at its steps."""
-    steps = search(model, special, sources, options, prefixes, keys=keys, decoder=decoder)
+    steps = search(
+        model, special, sources, options, prefixes, keys=keys, decoder=decoder, watched=False
+    )
     while True:
         try:
             next(steps)

@@ -11,7 +11,8 @@ from torch import Tensor
 from pellucid.decoding.engine import SpecialIds
 from pellucid.decoding.options import DecodingOptions
 from pellucid.decoding.predictor import Banned, Ranked
-from pellucid.decoding.torch_step import StepCache, StepDecoder
+from pellucid.decoding.torch_cache import StepCache
+from pellucid.decoding.torch_step import StepDecoder
 from pellucid.model import Cache, Memory, Trace, Transformer
 
 
@@ -96,7 +97,7 @@ class TorchPredictor:
     def _stepping(self) -> StepCache:
         """The cache of single steps, which goes on from what was read at once."""
         if self._step_cache is None:
-            self._step_cache = StepCache(self._cache)
+            self._step_cache = self._steps.start(self._cache)
         return self._step_cache
 
     @torch.inference_mode()
@@ -126,10 +127,9 @@ class TorchPredictor:
         R, V = len(states), self.model.config.vocab_size
         if states.dtype != torch.float32:
             return self._steps.output(states).float().log_softmax(dim=-1)
-        if self._room is None or self._room.shape[1] < R:
-            self._room = states.new_empty(2, R, V)
-        logits = self._steps.output(states, self._room[0, :R])
-        return torch.log_softmax(logits, -1, out=self._room[1, :R])
+        if self._room is None or len(self._room) < R:
+            self._room = states.new_empty(R, V)
+        return torch.log_softmax(self._steps.output(states), -1, out=self._room[:R])
 
     def _allowed(self, scores: Tensor, banned: Banned | None) -> Tensor:
         """The scores with -inf where a token is not allowed; in place."""
@@ -155,12 +155,12 @@ class TorchPredictor:
         if wanted is not None:
             index = torch.from_numpy(np.maximum(wanted, 0)).to(self.device)
             asked = _numpy(logs.gather(1, index[:, None]))[:, 0]
-        same = scores is logs
         values, tokens = best(self._allowed(scores, banned), top)
-        ranked = _numpy(values)
-        own = ranked if same else _numpy(logs.gather(1, tokens))
+        own = ranked = values.astype(np.float64)
+        if scores is not logs:
+            own = _numpy(logs.gather(1, torch.from_numpy(tokens).to(self.device)))
         seen = None if attention is None else _numpy(attention)
-        return Ranked(tokens.cpu().numpy(), own, ranked, asked, seen)
+        return Ranked(tokens, own, ranked, asked, seen)
 
     @torch.inference_mode()
     def distribution(self, history: np.ndarray, *, banned: Banned | None = None) -> Ranked:
@@ -201,25 +201,25 @@ def _numpy(values: Tensor) -> np.ndarray:
     return values.double().cpu().numpy()
 
 
-def best(scores: Tensor, top: int) -> tuple[Tensor, Tensor]:
-    """The `top` highest of each row, sorted; equal ones by lower id, at the border too.
+def best(scores: Tensor, top: int) -> tuple[np.ndarray, np.ndarray]:
+    """The `top` highest of each row and their ids, sorted; equal ones by lower id, all of them.
 
     PyTorch leaves it open which of several equal values `topk` returns, so where the last taken
     equals the first left out, a stable sort decides.
     """
     V = scores.shape[1]
     if top == 2 < V and scores.device.type == "cpu":
-        return _best_two(scores)
+        return _best_two(scores.numpy())
     if top >= V:
         values, tokens = scores.sort(dim=1, descending=True, stable=True)
-        return values, tokens
+        return values.cpu().numpy(), tokens.cpu().numpy()
     values, tokens = _topk(scores, top + 1)
     ties = values[:, :-1] == values[:, 1:]
     if bool(ties.any()):
         rows = ties.any(dim=1).nonzero().squeeze(1)
         exact, ids = scores[rows].sort(dim=1, descending=True, stable=True)
         values[rows], tokens[rows] = exact[:, : top + 1], ids[:, : top + 1]
-    return values[:, :top], tokens[:, :top]
+    return values[:, :top].cpu().numpy(), tokens[:, :top].cpu().numpy()
 
 
 def _topk(scores: Tensor, top: int, width: int = 64) -> tuple[Tensor, Tensor]:
@@ -238,15 +238,16 @@ def _topk(scores: Tensor, top: int, width: int = 64) -> tuple[Tensor, Tensor]:
     return values, torch.cat([ids, rest], dim=1).gather(1, places)
 
 
-def _best_two(scores: Tensor) -> tuple[Tensor, Tensor]:
+def _best_two(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """As `best` for two, several times faster: numpy's `argmax` takes the first of equal ones."""
-    table, rows = scores.numpy(), np.arange(len(scores))
-    first = table.argmax(axis=1)
-    highest = table[rows, first]
+    rows = np.arange(len(table))
+    values, tokens = np.empty((len(table), 2), table.dtype), np.empty((len(table), 2), np.int64)
+    tokens[:, 0] = first = table.argmax(axis=1)
+    values[:, 0] = highest = table[rows, first]
     table[rows, first] = -np.inf
-    second = table.argmax(axis=1)
-    values = np.stack([highest, table[rows, second]], axis=1)
+    tokens[:, 1] = second = table.argmax(axis=1)
+    values[:, 1] = lower = table[rows, second]
     table[rows, first] = highest
-    nothing = values[:, 1] == -np.inf  # then the lowest id that is left
-    tokens = np.stack([first, np.where(nothing, first == 0, second)], axis=1)
-    return torch.from_numpy(values), torch.from_numpy(tokens)
+    if lower.min() == -np.inf:  # then the lowest id that is left
+        tokens[:, 1] = np.where(lower == -np.inf, first == 0, second)
+    return values, tokens

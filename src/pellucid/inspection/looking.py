@@ -62,7 +62,7 @@ def look_inside(
     if not text.strip():
         raise InputError("there is nothing to look at: write a sentence")
     ids = tokenizer.encode(text, target_language=direction.split("-")[1])
-    left_out = _positions(ids, without)
+    left_out = _positions(ids, without, tokenizer.lead)
     changed = [f"source token {tokenizer.piece(ids[i])!r} taken out" for i in left_out]
     if prefix:
         changed.append(f"the output has to begin with {tokenizer.decode(prefix)!r}")
@@ -132,12 +132,13 @@ def without_heads(model: Transformer, off: Sequence[HeadOff]) -> Transformer:
     return model
 
 
-def _positions(ids: Sequence[int], without: Sequence[int]) -> list[int]:
+def _positions(ids: Sequence[int], without: Sequence[int], lead: int) -> list[int]:
+    """What is to be taken out, in order. lead: how many ids stand before the words."""
     for position in without:
-        if not 1 <= position < len(ids) - 1:
+        if not lead <= position < len(ids) - 1:
             raise InputError(
-                f"source token {position} cannot be taken out: choose 1 to {len(ids) - 2}, which "
-                "are the tokens between the language tag and the end"
+                f"source token {position} cannot be taken out: choose {lead} to {len(ids) - 2}, "
+                "the words; the language tag, if there is one, and the end stay"
             )
     return sorted(set(without))
 

@@ -147,6 +147,10 @@ class MarianTokenizer:
         """One piece as SentencePiece writes it."""
         return self._pieces[side][token]
 
+    def vocabulary(self, side: Side = "target") -> Sequence[str]:
+        """All pieces of a side, in the order of their ids."""
+        return self._pieces[side]
+
     def encode(
         self, text: str, *, target_language: str | None = None, side: Side = "source"
     ) -> list[int]:

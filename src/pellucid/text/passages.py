@@ -17,6 +17,7 @@ _BREAKS = re.compile(f"[{LINE_BREAKS}]+")
 _LETTER = re.compile(r"[^\W\d_]")
 _NUMBER = re.compile(r"\d+(?:[.,\u00a0\u202f ]\d{3})*(?:[.,]\d+)?")
 _DIGITS = re.compile(r"\D+")
+_CLOCK = re.compile(r"\d\s?(?:h\b|heures?\b|:\s?\d|[ap]\.?m\b|o['\u2019]clock)", re.IGNORECASE)
 _CHECKED = ("code", "tag", "url", "email", "placeholder", "path", "option", "emoji", "mark")
 
 
@@ -138,25 +139,32 @@ def mended(source: str, translation: str) -> str | None:
 
 
 def _with_numbers(source: str, translation: str) -> str | None:
-    """The same with the numbers of three digits and more; smaller ones are often words."""
+    """The same with its numbers, or None if one of three digits and more is lost.
 
-    def numbers(text: str) -> list[tuple[str, re.Match[str]]]:
-        found = ((_DIGITS.sub("", match[0]), match) for match in _NUMBER.finditer(text))
-        return [(digits, match) for digits, match in found if len(digits) >= 3]
-
-    wanted = [(digits, match[0]) for digits, match in numbers(source)]
-    if not wanted:
-        return translation
-    there = numbers(translation)
-    everything = " ".join(_DIGITS.sub(" ", translation).split())
-    together = _DIGITS.sub("", translation)
-    lost = [w for w in wanted if w[0] not in everything and w[0] not in together]
-    if not lost:
-        return translation
-    known = {digits for digits, _ in wanted}
-    strange = [match for digits, match in there if digits not in known]
-    if len(strange) != len(lost):
-        return None
-    for match, (_, written) in reversed(list(zip(strange, lost, strict=True))):
-        translation = translation[: match.start()] + written + translation[match.end() :]
+    A smaller one is often a word on the other side, so it is only set back where another stands in
+    its place; and times of day are left alone, as 5 p.m. may well become 17 h.
+    """
+    for large in (True, False):
+        if not large and (_CLOCK.search(source) or _CLOCK.search(translation)):
+            break
+        wanted, there = _numbers(source, large), _numbers(translation, large)
+        known, seen = {digits for digits, _ in wanted}, {digits for digits, _ in there}
+        lost = [match[0] for digits, match in wanted if digits not in seen]
+        if large:  # it may be cut in other places there
+            everything = " ".join(_DIGITS.sub(" ", translation).split())
+            together = _DIGITS.sub("", translation)
+            lost = [n for n in lost if _DIGITS.sub("", n) not in f"{everything}/{together}"]
+        strange = [match for digits, match in there if digits not in known]
+        if len(strange) != len(lost):
+            if large and lost:
+                return None
+            continue
+        for match, written in reversed(list(zip(strange, lost, strict=True))):
+            translation = translation[: match.start()] + written + translation[match.end() :]
     return translation
+
+
+def _numbers(text: str, large: bool) -> list[tuple[str, re.Match[str]]]:
+    """The numbers of a text with their digits alone: those of three digits and more, or others."""
+    found = ((_DIGITS.sub("", match[0]), match) for match in _NUMBER.finditer(text))
+    return [(digits, match) for digits, match in found if (len(digits) >= 3) == large]

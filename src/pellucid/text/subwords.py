@@ -69,6 +69,10 @@ class Subwords(Protocol):
         """One piece as SentencePiece writes it; a space is U+2581."""
         ...
 
+    def vocabulary(self, side: Side = "target") -> Sequence[str]:
+        """All pieces of a side, in the order of their ids."""
+        ...
+
     def encode(
         self, text: str, *, target_language: str | None = None, side: Side = "source"
     ) -> list[int]:

@@ -190,6 +190,15 @@ class Tokenizer:
         """One piece as SentencePiece writes it; `pieces` has them all with more about each."""
         return str(self._processor.id_to_piece(token))
 
+    @cached_property
+    def _vocabulary(self) -> list[str]:
+        found: list[str] = self._processor.id_to_piece(list(range(self.vocab_size)))
+        return found
+
+    def vocabulary(self, side: Side = "target") -> Sequence[str]:
+        """All pieces as SentencePiece writes them; both sides have the same."""
+        return self._vocabulary
+
     def encode(
         self, text: str, *, target_language: str | None = None, side: Side = "source"
     ) -> list[int]:

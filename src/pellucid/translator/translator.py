@@ -15,6 +15,7 @@ from pellucid.decoding.engines import open_torch
 from pellucid.decoding.options import DecodingOptions
 from pellucid.decoding.steps import Hypothesis
 from pellucid.errors import InputError
+from pellucid.text.capitals import lowered
 from pellucid.text.passages import Passage, cut, mended, without_protected
 from pellucid.text.subwords import Side
 from pellucid.translator.directions import Direction, choose_direction
@@ -169,7 +170,7 @@ class Translator:
         passage = self._passage(text, way)
         if len(passage.units) != 1:
             raise InputError(f"alternatives are for one sentence, and this is {len(passage.units)}")
-        text = passage.units[0].text
+        text = self._read(passage.units[0].text, way)
         ids = self.tokenizer.encode(text, target_language=way.target)
         forced = [list(begin)] if begin else None
         unit = Unit(text, ids, self.engine.translate_ids([ids], chosen, forced)[0])
@@ -215,8 +216,15 @@ class Translator:
         if config.positions == "learned":
             limit = max(1, min(limit, config.max_length - 2))
         return cut(
-            text, way.source, limit=limit, length=lambda part: len(self.tokenizer.encode(part))
+            text, way.source, limit=limit, length=lambda part: self._length(self._read(part, way))
         )
+
+    def _length(self, text: str) -> int:
+        return len(self.tokenizer.encode(text))
+
+    def _read(self, text: str, way: Direction) -> str:
+        """A unit as the model reads it: capitals that it does not know become small letters."""
+        return lowered(text, way.source, self._length) or text
 
     def _pieces(self, ids: Iterable[int], side: Side = "target") -> tuple[str, ...]:
         return tuple(self.tokenizer.piece(token, side) for token in ids)
@@ -244,24 +252,31 @@ class Translator:
         prefixes: Sequence[str] | None = None,
     ) -> list[Outcome]:
         """Units translated; those that lost what must survive, translated around it."""
-        units = self._decoded(texts, way, options, prefixes)
+        begun = prefixes or [""] * len(texts)  # what begins as forced stays as it was typed
+        read = [t if b else self._read(t, way) for t, b in zip(texts, begun, strict=True)]
+        units = self._decoded(read, way, options, prefixes)
         outputs = iter(
             self.tokenizer.decode_batch(
                 [h.tokens for unit in units for h in unit.result.hypotheses]
             )
         )
         outcomes, lost = [], []
-        for place, unit in enumerate(units):
-            found = [mended(unit.text, next(outputs)) for _ in unit.result.hypotheses]
+        for place, (unit, text) in enumerate(zip(units, texts, strict=True)):
+            written = [next(outputs) for _ in unit.result.hypotheses]
+            if unit.text != text:
+                written = [one.upper() for one in written]
+            found = [mended(text, one) for one in written]
             if found[0] is None and not (prefixes and prefixes[place]):
                 lost.append(place)
-            outcomes.append(Outcome([text for text in found if text is not None], [unit]))
+            outcomes.append(Outcome([one for one in found if one is not None], [unit]))
         around = [without_protected(texts[place]) for place in lost]
-        flat = [unit.text for passage in around for unit in passage.units]
+        flat = [self._read(unit.text, way) for passage in around for unit in passage.units]
         again = iter(self._decoded(flat, way, options) if flat else [])
         for place, passage in zip(lost, around, strict=True):
             parts = list(islice(again, len(passage.units)))
             written = self.tokenizer.decode_batch([part.result.best.tokens for part in parts])
+            if texts[place].isupper():
+                written = [one.upper() for one in written]
             outcomes[place] = Outcome([passage.joined(written)], parts, rescued=True)
         for outcome in outcomes:
             if not outcome.texts:  # a forced beginning, and something lost: as it came

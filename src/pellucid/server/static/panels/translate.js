@@ -145,7 +145,7 @@ function LookButton() {
     if (open.value) lookInside();
   };
   return html`<p><button class="look" aria-expanded=${open.value} disabled=${!text.value.trim()} onClick=${toggle}>
-    ${open.value ? "Close" : "Look inside"}</button>${look.value.busy && html` <span class="busy">…</span>`}</p>`;
+    ${open.value ? "Hide the inside" : "Look inside"}</button>${look.value.busy && html` <span class="busy">…</span>`}</p>`;
 }
 
 function Earlier() {

@@ -6,6 +6,7 @@ import { choose, look, lookInside, model } from "page/store.js";
 import { fetched } from "page/tensors.js";
 import { percent, piece, shown } from "page/drawing/colours.js";
 import { Marked } from "page/panels/compare.js";
+import { kind } from "page/panels/tokens.js";
 import { answered, endOf, rounds } from "page/search.js";
 
 const KINDS = [["encoder", "Encoder"], ["decoder", "Decoder"], ["cross", "Cross"]];
@@ -59,7 +60,7 @@ function Words({ base, without, onChange }) {
   const last = base.tokens[0].length - 1;
   const flip = (place) => onChange(without.includes(place) ? without.filter((one) => one !== place) : [...without, place]);
   return html`<h3>Take out source tokens</h3><p class="chips">${base.tokens[0].map(([, text], place) => {
-    const held = place === 0 || place === last;
+    const held = kind(text) === "tag" || place === last;
     return html`<button class="chip" disabled=${held} aria-pressed=${without.includes(place)} title=${held ? "the model needs this one" : null}
       onClick=${() => flip(place)}>${piece(text)}</button>`;
   })}</p>`;
