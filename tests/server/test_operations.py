@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 
+from pellucid.server.command import listen
 from pellucid.server.guard import Guard
 from pellucid.server.settings import ServerSettings
 from pellucid.server.watching import Log, Metrics
@@ -260,3 +261,24 @@ def test_a_signal_reads_the_models_again(folder: Path, tmp_path: Path) -> None:
         assert answer.status_code == 200
         here.process.send_signal(signal.SIGINT)
         assert here.ended() == 0
+
+
+def test_small_answers_go_at_once() -> None:
+    """Where the system may hold a small answer back (Nagle), each takes 40 ms longer."""
+
+    async def accepted() -> int:
+        found: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+
+        def come(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            own = writer.get_extra_info("socket")
+            found.set_result(own.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        listening = listen("127.0.0.1", 0)
+        async with await asyncio.start_server(come, sock=listening):
+            _, writer = await asyncio.open_connection(*listening.getsockname())
+            answer = await found
+            writer.close()
+        return answer
+
+    assert asyncio.run(accepted()) == 1

@@ -25,7 +25,7 @@ def serve(
 ) -> None:
     """Serve the page and the API for some models until somebody stops it."""
     settings = settings or ServerSettings()
-    listening = _listen(host, port)
+    listening = listen(host, port)
     try:
         _check_keys(settings)
         if root_path and not root_path.startswith("/"):
@@ -57,10 +57,11 @@ def serve(
         listening.close()
 
 
-def _listen(host: str, port: int) -> socket.socket:
+def listen(host: str, port: int) -> socket.socket:
     """Take the port before the models are loaded, and say so if it is taken."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family)
+    # The protocol is named, for asyncio lets small answers go at once only where it is.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))

@@ -62,6 +62,10 @@ class Piece:
         return f"byte {value:02X}" + (f" {chr(value)}" if 0x20 < value < 0x7F else "")
 
 
+FEW = 32
+"""Sequences that are decoded one by one."""
+
+
 class Tokenizer:
     """A trained vocabulary. Make one with `Tokenizer.train` or `Tokenizer.load`."""
 
@@ -245,7 +249,9 @@ class Tokenizer:
         for token in chain.from_iterable(rows):
             if not 0 <= token < size:
                 raise InputError(f"token id {token} is outside the vocabulary of {size}")
-        texts: list[str] = self._processor.decode(rows) if rows else []  # it takes [] for one row
+        if len(rows) < FEW:  # its batches start threads, which takes longer than so few
+            return [self._processor.decode(row) if row else "" for row in rows]
+        texts: list[str] = self._processor.decode(rows)
         return texts
 
     def sample(self, text: str, seed: int, strength: float) -> list[int]:
