@@ -79,7 +79,7 @@ class Reader:
         text = text.replace("8000", str(self.port)).replace(PUBLIC, "runs/pairs/bundle")
         lines = []
         for line in text.splitlines():
-            line = line.partition("   #")[0]
+            line = line.partition("   #")[0].rstrip()
             if line.startswith("pellucid look") and line in self.looked:
                 continue  # once is enough: each loads PyTorch
             self.looked.add(line)
@@ -90,7 +90,7 @@ class Reader:
                 line += " --hardware laptop"  # nothing to measure
             elif line.startswith("pellucid evaluate"):
                 line += " --no-ter --resamples 100 --beam 1"
-            elif line.startswith("pellucid serve --model"):
+            elif line.startswith("pellucid serve") and " keys " not in line:
                 line += f" --port {self.port}"
             lines.append(line)
         return "\n".join(lines)
