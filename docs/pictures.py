@@ -8,7 +8,6 @@ as Chromium shows it, for the README.
 """
 
 import argparse
-import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -78,12 +77,12 @@ def screenshot(model: Path, file: Path) -> None:
     """The page with the sentence translated and looked into, as Chromium shows it."""
     from playwright.sync_api import sync_playwright
 
-    from tests.web.serving import Server
+    from tests.web.serving import Server, browser_here
 
-    names = ("chromium", "chromium-browser", "google-chrome")
-    program = next((found for name in names if (found := shutil.which(name))), None)
     with Server(model) as server, sync_playwright() as playwright:
-        browser: Any = playwright.chromium.launch(executable_path=program, args=["--no-sandbox"])
+        browser: Any = playwright.chromium.launch(
+            executable_path=browser_here(), args=["--no-sandbox"]
+        )
         page = browser.new_page(viewport={"width": 1200, "height": 1180}, device_scale_factor=1.5)
         page.goto(f"{server.address}/#q={SENTENCE}&panel=attention&kind=cross")
         page.locator("#panel[aria-busy=false] h2").wait_for(state="attached", timeout=60_000)

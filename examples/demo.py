@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from math import exp
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from rich.text import Text
 
 import pellucid
 from pellucid.errors import PellucidError
+from pellucid.inspection.figures import shown
 from pellucid.translator import Translator
 
 SENTENCES = {
@@ -51,7 +51,10 @@ def show_attention(console: Console, translator: Translator) -> None:
     sentence = found.sentences[0]
     assert sentence.alignment is not None
     assert sentence.attention is not None
-    read, written = _shown(sentence.source_tokens), _shown(sentence.best.tokens)
+    read, written = (
+        [shown(piece) for piece in pieces]
+        for pieces in (sentence.source_tokens, sentence.best.tokens)
+    )
     console.print(f"\n{LOOKED_AT}  →  [bold]{found.text}[/bold]\n")
     links = (f"{word} ← {read[at]}" for word, at in zip(written, sentence.alignment, strict=True))
     console.print(Text(f"Which word comes from which: {', '.join(links)}", style="dim"))
@@ -68,11 +71,6 @@ def show_attention(console: Console, translator: Translator) -> None:
             shade = SHADES[min(round(weight * 2 * (len(SHADES) - 1)), len(SHADES) - 1)]
             line.append(" " * (wide - 4) + shade * 4, style="cyan")
         console.print(line)
-
-
-def _shown(tokens: Sequence[str]) -> list[str]:
-    """Tokens without SentencePiece's mark for a space."""
-    return [token.replace("▁", "") or "·" for token in tokens]
 
 
 def write_page(console: Console, translator: Translator) -> None:

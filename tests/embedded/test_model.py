@@ -35,38 +35,36 @@ def test_it_is_what_is_taken_when_nobody_says() -> None:
     assert pellucid.load("fr-en").bundle.folder == FOLDER
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("je suis étudiant", r"(I am|I'm) a student"),
-        ("Merci.", r"Thank(s| you)"),
-        ("Bonne nuit.", r"Good night"),
-        ("Où habites-tu ?", r"Where do you live\?"),
-        ("Je ne sais pas.", r"(don't|do not) know"),
-        ("Elle a trois enfants.", r"She has (three|3) (children|kids)"),
-        ("Il est parti à huit heures.", r"(He|It).*(eight|8)"),
-        ("JE SUIS FATIGUÉ", r"(?i)tired"),
-        ("Je suis fatigué. Je vais dormir.", r"tired\. .*sleep|tired\. .*bed"),
-    ],
-)
-def test_french(translator: Translator, text: str, said: str) -> None:
-    assert re.search(said, translator(text, source="fr", target="en"))
+FRENCH = [
+    ("je suis étudiant", r"(I am|I'm) a student"),
+    ("Merci.", r"Thank(s| you)"),
+    ("Bonne nuit.", r"Good night"),
+    ("Où habites-tu ?", r"Where do you live\?"),
+    ("Je ne sais pas.", r"(don't|do not) know"),
+    ("Elle a trois enfants.", r"She has (three|3) (children|kids)"),
+    ("Il est parti à huit heures.", r"(He|It).*(eight|8)"),
+    ("JE SUIS FATIGUÉ", r"(?i)tired"),
+    ("Je suis fatigué. Je vais dormir.", r"tired\. .*sleep|tired\. .*bed"),
+]
+ENGLISH = [
+    ("I am a student.", r"[Jj]e suis (un |une )?étudiante?"),
+    ("Thank you very much.", r"Merci (beaucoup|bien)"),
+    ("The animal didn't cross the street because it was too tired.", r"pas traversé la rue"),
+    ("What time is it?", r"Quelle heure est-il|heure.*\?"),
+    ("She has three children.", r"Elle a (trois|3) enfants"),
+    ("Tom doesn't like coffee.", r"Tom n'aime pas le café"),
+    ("I live in Boston.", r"Boston"),
+]
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("I am a student.", r"[Jj]e suis (un |une )?étudiante?"),
-        ("Thank you very much.", r"Merci (beaucoup|bien)"),
-        ("The animal didn't cross the street because it was too tired.", r"pas traversé la rue"),
-        ("What time is it?", r"Quelle heure est-il|heure.*\?"),
-        ("She has three children.", r"Elle a (trois|3) enfants"),
-        ("Tom doesn't like coffee.", r"Tom n'aime pas le café"),
-        ("I live in Boston.", r"Boston"),
-    ],
+    ("source", "target", "text", "said"),
+    [("fr", "en", *one) for one in FRENCH] + [("en", "fr", *one) for one in ENGLISH],
 )
-def test_english(translator: Translator, text: str, said: str) -> None:
-    assert re.search(said, translator(text, source="en", target="fr"))
+def test_it_translates(
+    translator: Translator, source: str, target: str, text: str, said: str
+) -> None:
+    assert re.search(said, translator(text, source=source, target=target))
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,7 @@ from pellucid.decoding.ct2_bundle import SPECIAL
 from pellucid.decoding.ct2_engine import Ct2Engine
 from pellucid.decoding.ct2_export import export
 from pellucid.decoding.options import penalty
+from pellucid.decoding.steps import drained
 from pellucid.decoding.torch_engine import TorchEngine, plan_for
 from pellucid.decoding.torch_predictor import TorchPredictor
 from pellucid.text.tokenizer import UNK_ID
@@ -117,12 +118,8 @@ def test_beam_one_is_greedy(corpus: Corpus) -> None:
     search = beam_search(
         task, np.arange(len(sources)), TorchPredictor(model, SPECIAL, sources, GREEDY)
     )
-    while True:
-        try:
-            next(search)
-        except StopIteration as stop:
-            found = [stop.value[i] for i in range(len(sources))]
-            break
+    results = drained(search)[1]
+    found = [results[i] for i in range(len(sources))]
     assert same(corpus.greedy[::3], found, 1e-5) > 0.95 * len(sources)
 
 

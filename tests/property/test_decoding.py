@@ -13,9 +13,10 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pellucid.decoding import DecodingOptions, Fate, Hypothesis, Result, SpecialIds, Step
+from pellucid.decoding import DecodingOptions, Fate, Hypothesis, Result, SpecialIds
 from pellucid.decoding.beam import beam_search
 from pellucid.decoding.options import penalty
+from pellucid.decoding.steps import drained
 from pellucid.decoding.torch_engine import TorchEngine, plan_for, run, search
 from pellucid.decoding.torch_predictor import TorchPredictor
 from pellucid.model import Transformer
@@ -197,15 +198,6 @@ def beam_of_one(case: Case, options: DecodingOptions) -> list[Result]:
     steps = beam_search(task, np.arange(len(sources)), predictor)
     results = drained(steps)[1]
     return [results[i] for i in range(len(sources))]
-
-
-def drained(steps: Any) -> tuple[list[Step], Any]:
-    seen = []
-    while True:
-        try:
-            seen.append(next(steps))
-        except StopIteration as stop:
-            return seen, stop.value
 
 
 @given(cases(), penalised())

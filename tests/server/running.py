@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from pellucid.server.app import app_for, service_for
+from pellucid.server.command import listen
 from pellucid.server.models import Library, Models
 from pellucid.server.running import Running, config_for
 from pellucid.server.settings import ServerSettings
@@ -43,7 +43,8 @@ class Here:
         self.library = Library([str(folder) for folder in folders], "auto", settings.workers)
         models = Models(self.library.opened(), pivot=settings.pivot)
         self.service = service_for(models, settings, Log(self.log))  # type: ignore[arg-type]
-        listening = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        listening = listen("127.0.0.1", 0)
+        listening.listen(1024)
         self.port = listening.getsockname()[1]
         self.address = f"http://127.0.0.1:{self.port}"
         config = config_for(

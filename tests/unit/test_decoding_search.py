@@ -15,6 +15,7 @@ from pellucid.decoding.beams import coverage_term, ngram_repeats
 from pellucid.decoding.greedy import take_best, walk
 from pellucid.decoding.predictor import Banned, Ranked
 from pellucid.decoding.sampling import draw, take_drawn, uniform
+from pellucid.decoding.steps import drained
 from pellucid.decoding.task import plan
 
 PAD, START, END, A, B, C = range(6)
@@ -79,12 +80,8 @@ def decode(
         way = walk(task, np.array([0]), Table(table), take_best)
     else:
         way = beam_search(task, np.array([0]), Table(table))
-    steps = []
-    while True:
-        try:
-            steps.append(next(way))
-        except StopIteration as stop:
-            return steps, stop.value[0]
+    steps, results = drained(way)
+    return steps, results[0]
 
 
 def test_greedy_falls_into_the_trap() -> None:

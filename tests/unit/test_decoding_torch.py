@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from pellucid.decoding import DecodingOptions, SpecialIds
+from pellucid.decoding.steps import drained
 from pellucid.decoding.torch_engine import TorchEngine, batches, run
 from pellucid.decoding.torch_linear import Linear
 from pellucid.decoding.torch_predictor import best
@@ -196,13 +197,7 @@ def test_a_short_source_is_absorbed_and_nothing_changes(changes: dict[str, objec
 )
 def test_results_are_the_same_whether_anyone_looks_or_not(options: DecodingOptions) -> None:
     sources, prefixes = [[5, 6], [7, 3, 4], [8]], [[4], [], [3, 5]]
-    steps = engine().steps(sources, options, prefixes)
-    watched = None
-    while watched is None:
-        try:
-            next(steps)
-        except StopIteration as stop:
-            watched = stop.value
+    _, watched = drained(engine().steps(sources, options, prefixes))
     model = engine().model
     assert run(model, SPECIAL, sources, options, prefixes) == watched
 

@@ -1,7 +1,6 @@
 """A browser, a server, and a page on which every request elsewhere and every error is a failure."""
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,8 @@ import pytest
 from tests.bundles import write_bundle
 from tests.learn.conftest import trained as trained  # a fixture
 from tests.learn.trained import Trained
-from tests.web.serving import Server
+from tests.web.serving import BROWSERS, Server, browser_here
 
-NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
 LANGUAGES = {"from": "xa", "to": "xb"}
 
 
@@ -26,10 +24,10 @@ def browser() -> Iterator[Any]:
     run one of their own: so it ends with the tests of this folder.
     """
     required = os.environ.get("PELLUCID_WEB_TESTS") == "required"
-    program = next((found for name in NAMES if (found := shutil.which(name))), None)
+    program = browser_here()
     if program is None and not required:
         pytest.skip("no Chromium here: apt-get install chromium")
-    assert program is not None, f"none of {', '.join(NAMES)} is installed"
+    assert program is not None, f"none of {', '.join(BROWSERS)} is installed"
     if not required:
         pytest.importorskip("playwright.sync_api")
     from playwright.sync_api import sync_playwright

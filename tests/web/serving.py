@@ -4,13 +4,19 @@
 It prints its port once it listens.
 """
 
-import socket
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Self
 
 ROOT = Path(__file__).parents[2]
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome")
+
+
+def browser_here() -> str | None:
+    """The browser that is installed, if one is."""
+    return next((found for name in BROWSERS if (found := shutil.which(name))), None)
 
 
 class Server:
@@ -43,6 +49,7 @@ def main(folder: str, *options: str) -> None:
     import uvicorn
 
     from pellucid.server.app import create_app
+    from pellucid.server.command import listen
     from pellucid.server.looking import Looks
     from pellucid.server.settings import ServerSettings
     from pellucid.translator import load
@@ -50,7 +57,8 @@ def main(folder: str, *options: str) -> None:
     files = [Path(option.partition("=")[2]) for option in options if option.startswith("--keys=")]
     settings = ServerSettings(keys=files[0], require_key=True) if files else None
     app = create_app(load(folder, threads=1), Looks(Path(folder)), settings)
-    listening = socket.create_server(("127.0.0.1", 0))
+    listening = listen("127.0.0.1", 0)
+    listening.listen()  # so that who reads the port may come at once
     print(listening.getsockname()[1], flush=True)
     uvicorn.Server(uvicorn.Config(app, log_level="warning")).run([listening])
 

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     import numpy as np
+
+Found = TypeVar("Found")
 
 NEAR_TIE = 1e-4
 """Two alternatives closer than this (in log-probability) could swap by rounding alone.
@@ -146,3 +150,13 @@ class Step:
                     )
                 )
         return found
+
+
+def drained(search: Generator[Step, None, Found]) -> tuple[list[Step], Found]:
+    """All steps of a search, and what it found in the end."""
+    steps = []
+    while True:
+        try:
+            steps.append(next(search))
+        except StopIteration as stop:
+            return steps, stop.value

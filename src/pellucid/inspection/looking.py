@@ -11,7 +11,7 @@ import torch
 
 from pellucid.decoding.engine import SpecialIds
 from pellucid.decoding.options import DecodingOptions
-from pellucid.decoding.steps import Fate, Result, Step
+from pellucid.decoding.steps import Fate, Result, Step, drained
 from pellucid.decoding.torch_engine import search
 from pellucid.errors import InputError
 from pellucid.inspection.derived import attention_of, derived, log_probabilities
@@ -150,12 +150,10 @@ def _searched(
     options: DecodingOptions,
     prefix: Sequence[int],
 ) -> tuple[list[Step], Result]:
-    rounds, steps = search(model, special, [ids], options, [list(prefix)] if prefix else None), []
-    while True:
-        try:
-            steps.append(next(rounds))
-        except StopIteration as stop:
-            return steps, stop.value[0]
+    steps, results = drained(
+        search(model, special, [ids], options, [list(prefix)] if prefix else None)
+    )
+    return steps, results[0]
 
 
 def _ended(tokenizer: Subwords, steps: Sequence[Step], result: Result) -> tuple[Ended, ...]:
