@@ -15,8 +15,8 @@ from benchmarks.measure import machine
 
 HERE = Path(__file__).parent
 NOT_BENCHMARKS = {"__init__", "__main__", "measure", "workers"}
-LONG = {"time-to-quality"}
-"""Not part of `make bench`: it needs a corpus and the better part of an hour."""
+LONG = {"time-to-quality", "ablations"}
+"""Not part of `make bench`: they need a corpus and the better part of an hour each."""
 
 
 def names() -> list[str]:

@@ -1,15 +1,15 @@
 """Training speed: target tokens a second against the peers, and the share of the machine's rate.
 
     python -m benchmarks training [--shape S|B] [--rounds 9] [--tokens 1500] [--threads N]
-        [--data train.tsv] [--batches same|plain] [--dropout 0.1] [--peers marian,torch,eole]
+        [--data train.tsv] [--batches plain|same] [--dropout 0.1] [--peers marian,torch,eole]
 
 S is width 256 with 3 + 3 layers, B the paper's base; both have a vocabulary of 8,000. All do the
 same mathematics: post-norm, sinusoidal positions, tied embeddings, label smoothing 0.1, dropout on
 the sub-layers' outputs, fp32, gradients clipped at 1, Adam. Ours is the real loop's step with its
 data loader; Hugging Face's Marian and torch.nn.Transformer stand in plain loops. Contestants are
 processes that take turns, a batch each, in an order that turns; the table has medians over the
-rounds. With `--batches same` (the default) the peers get our batches, which have next to no
-padding; with `plain` they make theirs by sorting pools of sentences by length, as plain loops do.
+rounds. With `--batches plain` (the default) the peers make their batches by sorting pools of
+sentences by length, as plain loops do; with `same` they get ours, which have next to no padding.
 A token of padding is never counted. Eole (norm before the sub-layers, its default) takes its own
 steps: its loss, its optimizer, its handling of a batch.
 
@@ -240,7 +240,7 @@ def options_from(arguments: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--tokens", type=int, default=1500)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--data", type=Path)
-    parser.add_argument("--batches", choices=("same", "plain"), default="same")
+    parser.add_argument("--batches", choices=("plain", "same"), default="plain")
     parser.add_argument("--dropout", type=float, default=0.1)
     parser.add_argument(
         "--peers", type=lambda text: text.split(","), default=["marian", "torch", "eole"]

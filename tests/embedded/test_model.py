@@ -101,3 +101,12 @@ def test_both_engines_say_the_same(translator: Translator) -> None:
     theirs = translator.translate(texts, "fr", "en")
     same = sum(a.text == b.text for a, b in zip(ours, theirs, strict=True))
     assert same >= len(texts) - 1
+
+
+def test_a_look_inside_reads_capitals_as_the_translation_does(translator: Translator) -> None:
+    loud, quiet = (translator.look(text) for text in ("JE SUIS ÉTUDIANT.", "Je suis étudiant."))
+    assert loud.source == "JE SUIS ÉTUDIANT."
+    assert loud.tokens == quiet.tokens
+    assert loud.text.upper() == translator.translate([loud.source])[0].text
+    assert any("capitals" in said for said in loud.changed)
+    assert not quiet.changed

@@ -244,11 +244,12 @@ def test_ten_thousand_words(translator: Translator, trained: Trained) -> None:
     report = Report()
     made = next(translator.translate_lines([text], report=report, beam=1))
     assert (report.split, report.cut) == (1, 0)
-    assert len(made.split()) > 0.4 * 10_000
+    assert len(made.split()) > 0.25 * 10_000  # words without a sentence: how many is the model's
     assert "\n" not in made
     found = translator.translate([text], beam=1)[0]
     assert (found.text, found.split) == (made, 1)
     assert " ".join(sentence.source for sentence in found.sentences) == text
+    assert all(sentence.best.text.strip() for sentence in found.sentences)
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from pellucid.inspection.trace import CacheRow, Ended, LensGuess, Round, Token, 
 from pellucid.model import Trace as Recorder
 from pellucid.model import Transformer
 from pellucid.model.flops import step_flops
+from pellucid.text.capitals import lowered
 from pellucid.text.subwords import Side, Subwords
 
 LONGEST = 256
@@ -54,16 +55,19 @@ def look_inside(
     without: Sequence[int] = (),
     off: Sequence[HeadOff] = (),
 ) -> Trace:
-    """The trace of one sentence.
+    """The trace of one sentence, which is read as the translator reads it.
 
     prefix: token ids that the output has to begin with. without: positions of source tokens that
     are taken out. off: heads that are switched off.
     """
     if not text.strip():
         raise InputError("there is nothing to look at: write a sentence")
-    ids = tokenizer.encode(text, target_language=direction.split("-")[1])
+    source, target = direction.split("-")[:2]
+    small = lowered(text, source, lambda some: len(tokenizer.encode(some)))
+    ids = tokenizer.encode(small or text, target_language=target)
     left_out = _positions(ids, without, tokenizer.lead)
-    changed = [f"source token {tokenizer.piece(ids[i])!r} taken out" for i in left_out]
+    changed = ["capitals, which the model hardly knows, read as small letters"] if small else []
+    changed += [f"source token {tokenizer.piece(ids[i])!r} taken out" for i in left_out]
     if prefix:
         changed.append(f"the output has to begin with {tokenizer.decode(prefix)!r}")
     ids = [token for i, token in enumerate(ids) if i not in left_out]

@@ -8,12 +8,11 @@ from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, cast, get_args
+from typing import Literal, cast, get_args
 
 import numpy as np
 
 from pellucid import __version__
-from pellucid.decoding.options import DecodingOptions
 from pellucid.drawing.page import write_page
 from pellucid.errors import InputError, MissingExtraError
 from pellucid.inspection.figures import attention_svg, beam_svg, positions_svg, standalone
@@ -75,19 +74,7 @@ def look(
         raise InputError("there is nothing to look at: give a sentence")
     if find_spec("torch") is None:
         raise MissingExtraError("looking inside", "train")
-    from pellucid.inspection.looking import look_inside
-
-    translator = load(model, "torch")
-    way = translator.direction(source, target)
-    engine: Any = translator.engine
-    return look_inside(
-        engine.model,
-        translator.tokenizer,
-        engine.special,
-        text,
-        way.name,
-        DecodingOptions(beam=beam),
-    )
+    return load(model, "torch").look(text, source, target, beam)
 
 
 def _picture(trace: Trace, what: str, kind: str, layer: str, head: str) -> str:

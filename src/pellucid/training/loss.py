@@ -15,14 +15,13 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
-CHUNK_NUMBERS = 1 << 23
-"""Logits in a chunk: 32 MB in fp32. On a CPU half and twice as many are as fast; far fewer are
-slower."""
+CHUNK_NUMBERS = 1 << 22
+"""Logits in a chunk: 16 MB in fp32. On a CPU twice as many no longer stay in its cache from one use
+to the next, and with far fewer the products are too small."""
 
-GPU_CHUNKS = 8
+GPU_CHUNKS = 16
 """A chunk on a GPU is so many times larger, to keep it busy."""
 
 
@@ -88,35 +87,39 @@ class _LinearLoss(torch.autograd.Function):
         numbers = CHUNK_NUMBERS * (1 if states.device.type == "cpu" else GPU_CHUNKS)
         size = max(1, min(N, numbers // V))
         wide = _sum_dtype(kind)
+        all_weights = matrix.sum(dim=0, dtype=wide)  # x · Σw is the sum of a token's logits
+        all_biases = 0.0 if bias is None else bias.sum(dtype=wide)
         smoothed, plain = (states.new_zeros((), dtype=wide) for _ in range(2))
         d_states = torch.empty_like(rows) if wants else None
         d_weight = torch.zeros_like(weight) if wants else None
         d_bias = torch.zeros_like(bias) if wants and bias is not None else None
+        room = rows.new_empty(size, V)
         for start in range(0, N, size):
             some, right = rows[start : start + size], targets[start : start + size, None]
-            logits = F.linear(some, matrix, None if bias is None else bias.to(kind)).to(wide)
-            norm = logits.logsumexp(dim=-1, keepdim=True)  # (n, 1)
-            of_right = logits.gather(-1, right)
+            logits = _logits(some, matrix, bias, room[: len(some)]).to(wide)
+            of_right, highest = logits.gather(-1, right), logits.amax(dim=-1, keepdim=True)
+            p = torch.softmax(logits, dim=-1, out=logits)
+            norm = highest - p.amax(dim=-1, keepdim=True).log()  # log Σ exp, (n, 1)
             wrong = (norm - of_right).sum()
             plain += wrong
-            smoothed += (1 - smoothing) * wrong
-            if smoothing:
-                smoothed += smoothing * (norm.squeeze(-1) - logits.mean(dim=-1)).sum()
+            mean = ((some * all_weights).sum(dim=-1) + all_biases) / V  # in `wide`, as @ is not
+            smoothed += (1 - smoothing) * wrong + smoothing * (norm.squeeze(-1) - mean).sum()
             if d_states is None or d_weight is None:
                 continue
-            # d loss / d logits = p - q, written over the logits
-            gradient = logits.sub_(norm).exp_()
-            if smoothing:
-                gradient.sub_(smoothing / V)
-            gradient.scatter_add_(-1, right, gradient.new_full(right.shape, smoothing - 1))
+            # d loss / d logits = p - q, written over p; but for the ε / V in each q, for which
+            # there are sums
+            p.scatter_add_(-1, right, p.new_full(right.shape, smoothing - 1))
             if d_bias is not None:
-                d_bias += gradient.sum(dim=0)
-            gradient = gradient.to(kind)
+                d_bias += p.sum(dim=0) - len(some) * smoothing / V
+            gradient = p.to(kind)
             torch.mm(gradient, matrix, out=d_states[start : start + size])
             if d_weight.dtype == kind:
                 d_weight.addmm_(gradient.t(), some)
             else:
                 d_weight += gradient.t() @ some
+        if d_states is not None and d_weight is not None and smoothing:
+            d_states -= (smoothing / V * all_weights).to(kind)
+            d_weight -= (smoothing / V * rows.sum(dim=0, dtype=wide)).to(d_weight.dtype)
         ctx.kind = states.dtype
         ctx.save_for_backward(*(t for t in (d_states, d_weight, d_bias) if t is not None))
         ctx.has_bias = bias is not None
@@ -130,3 +133,10 @@ class _LinearLoss(torch.autograd.Function):
         d_bias = rest[0].mul_(outer) if ctx.has_bias else None
         # In place: this function is run once, and its results are its own.
         return d_states.mul_(outer).to(ctx.kind), d_weight.mul_(outer), d_bias, None, None
+
+
+def _logits(rows: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:
+    """The output layer, written into `out`: new memory for each chunk would cost as much again."""
+    if bias is None:
+        return torch.mm(rows, weight.t(), out=out)
+    return torch.addmm(bias.to(rows.dtype), rows, weight.t(), out=out)

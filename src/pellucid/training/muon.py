@@ -4,6 +4,10 @@ The update of a matrix is its momentum M = U Σ Vᵀ with all singular values pu
 U Vᵀ, by a few steps of a Newton-Schulz iteration that needs nothing but matrix products (Jordan
 and others, 2024). It fits matrices that stand between two vectors, so not embeddings or norms.
 
+Four steps do what five of the usual ones do: each has its own polynomial, the best for what the
+steps before it have left (Amsel and others, "The Polar Express", 2025), and the first one gets
+its matrix scaled by a close bound on its largest singular value.
+
 The iteration runs in float32, or in bfloat16 on GPUs that have it: a CPU without bf16 units
 emulates it about twenty times slower. Matrices of one shape are iterated together, as one batch
 of products.
@@ -18,26 +22,60 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""a x + b x³ + c x⁵, which takes small singular values up fast and leaves large ones near 1."""
+Polynomial = tuple[float, float, float]
 
-ITERATIONS = 5
+POLYNOMIALS: tuple[Polynomial, ...] = (
+    (8.2171, -23.5654, 17.3154),
+    (3.9701, -2.9423, 0.5587),
+    (3.3396, -2.5043, 0.5118),
+    (2.3193, -1.6856, 0.4206),
+)
+"""a, b and c of a x + b x³ + c x⁵. One after the other they take every singular value from 0.004
+to 1 to between 0.87 and 1.13, and smaller ones to 250 times what they are."""
+
 TINY = 1e-7
+WIDE = 2  # a matrix with at least so many columns to a row is iterated on its small side
 
 
 def orthogonalised(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
     """About U Vᵀ of each matrix U Σ Vᵀ in a batch `(n, rows, columns)`, in `dtype`."""
-    a, b, c = COEFFICIENTS
     tall = matrices.shape[-2] > matrices.shape[-1]
     X = matrices.to(dtype)
     if tall:  # the small side's square is the cheaper one
         X = X.mT
     X = X / X.norm(dim=(-2, -1), keepdim=True).clamp(min=TINY)
-    for _ in range(ITERATIONS):
-        A = torch.bmm(X, X.mT)
+    A = torch.bmm(X, X.mT)
+    # √‖X Xᵀ‖ bounds the largest singular value too, and far closer than ‖X‖ does.
+    bound = A.norm(dim=(-2, -1), keepdim=True).sqrt().clamp(min=TINY)
+    X, A = X / bound, A / bound.square()
+    if dtype == torch.float32 and X.shape[-1] >= WIDE * X.shape[-2]:
+        X = _two_steps(X, A, *POLYNOMIALS[:2])
+        X = _two_steps(X, torch.bmm(X, X.mT), *POLYNOMIALS[2:])
+        return X.mT if tall else X
+    for number, (a, b, c) in enumerate(POLYNOMIALS):
+        if number:
+            A = torch.bmm(X, X.mT)
         B = torch.baddbmm(A, A, A, beta=b, alpha=c)  # b A + c A²
         X = torch.baddbmm(X, B, X, beta=a)  # a X + (b A + c A²) X
     return X.mT if tall else X
+
+
+def _two_steps(X: Tensor, A: Tensor, first: Polynomial, second: Polynomial) -> Tensor:
+    """Two steps as one product S R X, where R = a I + b A + c A² and S the same of R A R.
+
+    All but two products are then of the small side. Not for more steps: the rounding of S R grows
+    with what it does to the smallest singular values, and falls on the largest too.
+    """
+    R = _step(A, first)
+    S = _step(torch.bmm(torch.bmm(R, A), R), second)
+    return torch.bmm(torch.bmm(S, R), X)
+
+
+def _step(A: Tensor, polynomial: Polynomial) -> Tensor:
+    a, b, c = polynomial
+    R = torch.baddbmm(A, A, A, beta=b, alpha=c)
+    R.diagonal(dim1=-2, dim2=-1).add_(a)
+    return R
 
 
 def iteration_dtype(device: torch.device) -> torch.dtype:

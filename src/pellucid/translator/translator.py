@@ -275,7 +275,7 @@ class Translator:
         for place, passage in zip(lost, around, strict=True):
             parts = list(islice(again, len(passage.units)))
             written = self.tokenizer.decode_batch([part.result.best.tokens for part in parts])
-            if texts[place].isupper():
+            if outcomes[place].units[0].text != texts[place]:
                 written = [one.upper() for one in written]
             outcomes[place] = Outcome([passage.joined(written)], parts, rescued=True)
         for outcome in outcomes:

@@ -1,0 +1,122 @@
+"""What each choice of the quick recipe gives: short runs on the same sentences, one choice changed.
+
+    python -m benchmarks ablations [--data data/multi30k-en-de] [--epochs 0.35] [--threads N]
+        [--folder runs/ablations] [--only NAME ...]
+
+Every row is `pellucid train` with recipes/multi30k-quick.toml and the settings of CHANGES, through
+this share of the training pairs, judged on the validation set (greedy, all of it): no choice here
+looks at a test set. The minutes stand beside, since some choices make a step dearer; they are real
+minutes, so let nothing else run. The first two rows differ by nothing but the seed: what differs
+less than they do is not told apart.
+
+It goes on where it was interrupted.
+"""
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+ROOT = Path(__file__).parent.parent
+RECIPE = ROOT / "recipes" / "multi30k-quick.toml"
+SAME = "the quick recipe"
+CHANGES: dict[str, tuple[str, ...]] = {
+    SAME: (),
+    "another seed": ("training.seed=1",),
+    "AdamW, not Muon": ("training.optimizer=adamw",),
+    "AdamW, a third more sentences": ("training.optimizer=adamw", "training.epochs=0.47"),
+    "random first embeddings": ("training.embeddings=random",),
+    "norms after the sub-layers": ("model.norm=post",),
+    "LayerNorm, not RMSNorm": ("model.norm_kind=layer",),
+    "no QK-norm": ("model.qk_norm=none",),
+    "sinusoidal positions": ("model.positions=sinusoidal",),
+    "squared ReLU": ("model.activation=relu2",),
+    "gated feed-forward (SwiGLU)": ("model.activation=swiglu", "model.feed_forward_width=704"),
+    "vocabulary of 4,000": ("tokenizer.vocab_size=4000",),
+    "vocabulary of 8,000": ("tokenizer.vocab_size=8000",),
+    "batches of 800 tokens": ("batches.tokens=800",),
+    "batches of 800 tokens, fewer sentences": ("batches.tokens=800", "training.epochs=0.25"),
+    "batches of 3,000 tokens": ("batches.tokens=3000",),
+    "dropout 0.3": ("model.dropout=0.3",),
+    "no label smoothing": ("training.label_smoothing=0",),
+    "the rate falls in the last fifth": ("training.decay=0.2",),
+    "the rate falls from the start": ("training.decay=1.0",),
+}
+
+
+def trained(name: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
+    """One row: trains where that is not done yet, and reads what the run wrote down."""
+    settings = [
+        *(f"data.{split}.0.path={(options.data / split).resolve()}.tsv.gz"
+          for split in ("train", "valid")),
+        "data.test=[]", f"training.epochs={options.epochs}",
+        f"training.threads={options.threads}", "validation.sentences=0", "validation.beam=1",
+        "validation.samples=0", "checkpoints.keep=1", *CHANGES[name],
+    ]  # fmt: skip
+    metrics = folder / "metrics.jsonl"
+    if not (metrics.is_file() and '"kind": "end"' in metrics.read_text()):
+        command = [sys.executable, "-m", "pellucid", "train", str(RECIPE), "--resume"]
+        for setting in settings:
+            command += ["--set", setting]
+        subprocess.run(
+            [*command, "--folder", str(folder)], check=True, cwd=ROOT, stdout=subprocess.DEVNULL
+        )
+    rows = [json.loads(line) for line in metrics.read_text().splitlines()]
+    found = next(row for row in reversed(rows) if row["kind"] == "valid")
+    kept = ("step", "epoch", "loss", "bleu", "chrf", "signatures")
+    seconds = sum(row["seconds"] for row in rows if row["kind"] == "step")
+    return {key: found[key] for key in kept} | {"minutes": seconds / 60}
+
+
+def main(arguments: Sequence[str] = ()) -> dict[str, Any]:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks ablations")
+    parser.add_argument("--data", type=Path, default=ROOT / "data" / "multi30k-en-de")
+    parser.add_argument("--epochs", type=float, default=0.35)
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "ablations")
+    parser.add_argument("--only", nargs="+", choices=list(CHANGES), default=list(CHANGES))
+    options = parser.parse_args(arguments)
+    if not (options.data / "valid.tsv.gz").is_file():
+        parser.error(
+            f"no Multi30k in {options.data}: prepare it with `pellucid data multi30k "
+            "data/multi30k-en-de --from FOLDER --pair en-de`, or say where it is with --data"
+        )
+    found: dict[str, dict[str, Any]] = {}
+    for name in CHANGES:
+        if name in options.only:
+            folder = re.sub(r"\W+", "-", name.lower())
+            found[name] = row = trained(name, options.folder / folder, options)
+            print(f"{name}: {row['bleu']:.1f} BLEU, {row['minutes']:.1f} minutes", flush=True)
+    base = found.get(SAME)
+    rows = [
+        [name, row["step"], f"{row['minutes']:.1f}", f"{row['loss']:.3f}", f"{row['chrf']:.1f}",
+         f"{row['bleu']:.1f}",
+         "" if base is None or row is base else f"{row['bleu'] - base['bleu']:+.1f}"]
+        for name, row in found.items()
+    ]  # fmt: skip
+    signatures = next(iter(found.values()))["signatures"]
+    return {
+        "title": "What each choice of the quick recipe gives",
+        "table": {
+            "columns": [
+                "",
+                "steps",
+                "minutes",
+                "validation loss",
+                "chrF",
+                "BLEU",
+                "against the first",
+            ],
+            "rows": rows,
+        },
+        "note": f"{options.epochs:g} epochs each unless said, {options.threads} threads, "
+        "Multi30k English to German, validation set, greedy; losses of different vocabularies "
+        f"cannot be compared; {signatures['bleu']}.",
+        "found": found,
+    }
