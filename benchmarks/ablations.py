@@ -60,7 +60,7 @@ def trained(name: str, folder: Path, options: argparse.Namespace) -> dict[str, A
         "validation.samples=0", "checkpoints.keep=1", *CHANGES[name],
     ]  # fmt: skip
     metrics = folder / "metrics.jsonl"
-    if not (metrics.is_file() and '"kind": "end"' in metrics.read_text()):
+    if not (metrics.is_file() and '"kind": "valid"' in metrics.read_text()):
         command = [sys.executable, "-m", "pellucid", "train", str(RECIPE), "--resume"]
         for setting in settings:
             command += ["--set", setting]
