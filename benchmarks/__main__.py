@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.measure import machine
 
 HERE = Path(__file__).parent
-NOT_BENCHMARKS = {"__init__", "__main__", "measure", "workers"}
+NOT_BENCHMARKS = {"__init__", "__main__", "measure", "multi30k", "workers"}
 LONG = {"time-to-quality", "ablations"}
 """Not part of `make bench`: they need a corpus and the better part of an hour each."""
 

@@ -15,16 +15,12 @@ It goes on where it was interrupted.
 import argparse
 import json
 import re
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
+from benchmarks.multi30k import QUICK, parsed, parser_for, train
 
-ROOT = Path(__file__).parent.parent
-RECIPE = ROOT / "recipes" / "multi30k-quick.toml"
 SAME = "the quick recipe"
 CHANGES: dict[str, tuple[str, ...]] = {
     SAME: (),
@@ -52,21 +48,13 @@ CHANGES: dict[str, tuple[str, ...]] = {
 
 def trained(name: str, folder: Path, options: argparse.Namespace) -> dict[str, Any]:
     """One row: trains where that is not done yet, and reads what the run wrote down."""
-    settings = [
-        *(f"data.{split}.0.path={(options.data / split).resolve()}.tsv.gz"
-          for split in ("train", "valid")),
-        "data.test=[]", f"training.epochs={options.epochs}",
-        f"training.threads={options.threads}", "validation.sentences=0", "validation.beam=1",
-        "validation.samples=0", "checkpoints.keep=1", *CHANGES[name],
-    ]  # fmt: skip
     metrics = folder / "metrics.jsonl"
     if not (metrics.is_file() and '"kind": "valid"' in metrics.read_text()):
-        command = [sys.executable, "-m", "pellucid", "train", str(RECIPE), "--resume"]
-        for setting in settings:
-            command += ["--set", setting]
-        subprocess.run(
-            [*command, "--folder", str(folder)], check=True, cwd=ROOT, stdout=subprocess.DEVNULL
-        )
+        settings = (
+            f"training.epochs={options.epochs}", "validation.sentences=0", "validation.beam=1",
+            "validation.samples=0", "checkpoints.keep=1", *CHANGES[name],
+        )  # fmt: skip
+        train(QUICK, folder, options, settings, quiet=True)
     rows = [json.loads(line) for line in metrics.read_text().splitlines()]
     found = next(row for row in reversed(rows) if row["kind"] == "valid")
     kept = ("step", "epoch", "loss", "bleu", "chrf", "signatures")
@@ -75,18 +63,10 @@ def trained(name: str, folder: Path, options: argparse.Namespace) -> dict[str, A
 
 
 def main(arguments: Sequence[str] = ()) -> dict[str, Any]:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks ablations")
-    parser.add_argument("--data", type=Path, default=ROOT / "data" / "multi30k-en-de")
+    parser = parser_for("ablations")
     parser.add_argument("--epochs", type=float, default=0.35)
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
-    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "ablations")
     parser.add_argument("--only", nargs="+", choices=list(CHANGES), default=list(CHANGES))
-    options = parser.parse_args(arguments)
-    if not (options.data / "valid.tsv.gz").is_file():
-        parser.error(
-            f"no Multi30k in {options.data}: prepare it with `pellucid data multi30k "
-            "data/multi30k-en-de --from FOLDER --pair en-de`, or say where it is with --data"
-        )
+    options = parsed(parser, arguments)
     found: dict[str, dict[str, Any]] = {}
     for name in CHANGES:
         if name in options.only:

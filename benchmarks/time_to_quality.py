@@ -19,7 +19,6 @@ import argparse
 import gzip
 import json
 import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ import torch
 
 from benchmarks import peers
 from benchmarks.measure import matmul_gflops
+from benchmarks.multi30k import QUICK, ROOT, parsed, parser_for, train
 from benchmarks.peers.plain import save_rows
 from pellucid.config import CorpusConfig, DataConfig, TokenizerConfig, load_recipe
 from pellucid.decoding import DecodingOptions
@@ -42,7 +42,6 @@ from pellucid.text.store import Prepared
 from pellucid.text.tokenizer import Tokenizer
 from pellucid.training.checkpoint import Checkpoints
 
-ROOT = Path(__file__).parent.parent
 GOAL, BEAM, SPLITS = 28.5, 5, ("valid", "test")
 CURVE = ROOT / "docs" / "time-to-quality.svg"
 PEER = {
@@ -68,17 +67,11 @@ def bleu(data: Path, split: str, texts: Sequence[str]) -> tuple[float, str]:
 
 def train_ours(folder: Path, options: argparse.Namespace) -> None:
     """The command a person would give, with a checkpoint every few minutes."""
-    settings = [
-        *(f"data.{split}.0.path={(options.data / split).resolve()}.tsv.gz"
-          for split in ("train", "valid", "test")),
-        f"training.threads={options.threads}",
+    settings = (
         f"checkpoints.minutes={options.every}", "checkpoints.keep=100000",
-        "validation.every=100000000", "validation.translate=false", "data.test=[]", *options.set,
-    ]  # fmt: skip
-    command = [sys.executable, "-m", "pellucid", "train", str(options.recipe), "--resume"]
-    for setting in settings:
-        command += ["--set", setting]
-    subprocess.run([*command, "--folder", str(folder)], check=True, cwd=ROOT)
+        "validation.every=100000000", "validation.translate=false", *options.set,
+    )  # fmt: skip
+    train(options.recipe, folder, options, settings, quiet=False)
 
 
 def score_ours(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
@@ -205,25 +198,16 @@ def minutes_to(goal: float, points: Sequence[dict[str, Any]]) -> float | None:
 
 
 def options_from(arguments: Sequence[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks time-to-quality")
-    parser.add_argument("--data", type=Path, default=ROOT / "data" / "multi30k-en-de")
-    parser.add_argument("--recipe", type=Path, default=ROOT / "recipes" / "multi30k-quick.toml")
+    parser = parser_for("time-to-quality")
+    parser.add_argument("--recipe", type=Path, default=QUICK)
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--every", type=float, default=1)
     parser.add_argument("--peer-minutes", type=float, default=32)
     parser.add_argument("--peer-every", type=float, default=4)
-    parser.add_argument("--folder", type=Path, default=ROOT / "runs" / "time-to-quality")
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--only", choices=("ours", "peer", "scores"))
     parser.add_argument("--sentences", type=int)
     parser.add_argument("--curve", type=Path, default=CURVE)
-    options = parser.parse_args(arguments)
-    if not (options.data / "test.tsv.gz").is_file():
-        parser.error(
-            f"no Multi30k in {options.data}: prepare it with `pellucid data multi30k "
-            "data/multi30k-en-de --from FOLDER --pair en-de`, or say where it is with --data"
-        )
-    return options
+    return parsed(parser, arguments)
 
 
 def main(arguments: Sequence[str] = ()) -> dict[str, Any]:

@@ -51,12 +51,12 @@ def orthogonalised(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tens
     if dtype == torch.float32 and X.shape[-1] >= WIDE * X.shape[-2]:
         X = _two_steps(X, A, *POLYNOMIALS[:2])
         X = _two_steps(X, torch.bmm(X, X.mT), *POLYNOMIALS[2:])
-        return X.mT if tall else X
-    for number, (a, b, c) in enumerate(POLYNOMIALS):
-        if number:
-            A = torch.bmm(X, X.mT)
-        B = torch.baddbmm(A, A, A, beta=b, alpha=c)  # b A + c A²
-        X = torch.baddbmm(X, B, X, beta=a)  # a X + (b A + c A²) X
+    else:
+        for number, (a, b, c) in enumerate(POLYNOMIALS):
+            if number:
+                A = torch.bmm(X, X.mT)
+            B = torch.baddbmm(A, A, A, beta=b, alpha=c)  # b A + c A²
+            X = torch.baddbmm(X, B, X, beta=a)  # a X + (b A + c A²) X
     return X.mT if tall else X
 
 
