@@ -84,6 +84,17 @@ class Recipe(Settings):
         return self
 
     @model_validator(mode="after")
+    def _two_readings_differ(self) -> Self:
+        model = self.model
+        dropouts = (model.dropout, model.attention_dropout, model.activation_dropout)
+        if self.training.r_drop and not any(dropouts):
+            raise ValueError(
+                "training.r_drop compares two readings that differ by dropout, and there is none: "
+                "set model.dropout, e.g. to 0.3, or leave r_drop out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _validation_is_there(self) -> Self:
         if self.training.result == "best" and not self.checkpoints.keep_best:
             raise ValueError("training.result = 'best' needs checkpoints.keep_best = true")

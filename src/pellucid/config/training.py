@@ -73,6 +73,11 @@ class TrainingConfig(Settings):
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """The share of probability that is taken from the right token and spread over all."""
 
+    r_drop: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Read every batch twice, with other dropout, and ask both readings to agree, with this weight
+    (R-Drop; 5 is usual for translation). It keeps a model from learning few pairs by heart, and
+    makes a step take twice as long."""
+
     clip: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     """The longest gradient; a longer one is shortened to this. 0 leaves every gradient as it is."""
 
@@ -110,6 +115,11 @@ class TrainingConfig(Settings):
     timeout: float = Field(default=600.0, gt=0, le=7 * 86400)
     """With several processes: seconds that one waits for the others in a step, before it takes
     them for lost and ends."""
+
+    @property
+    def readings(self) -> int:
+        """How often a batch is read in a step."""
+        return 2 if self.r_drop else 1
 
     @model_validator(mode="after")
     def _choices_fit(self) -> Self:

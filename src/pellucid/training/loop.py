@@ -54,6 +54,7 @@ class NotANumberError(PellucidError):
 class Objective(nn.Module):
     """The model with its loss: what is differentiated, and what many processes wrap.
 
+    agreement: R-Drop's weight; if it is not 0, the batch is read twice.
     states: the function that gives the decoder's states, if not simply the model's.
     """
 
@@ -61,21 +62,44 @@ class Objective(nn.Module):
         self,
         model: Transformer,
         smoothing: float,
+        agreement: float = 0.0,
         states: Callable[[Tensor, Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__()
         self.model = model
         self.smoothing = smoothing
+        self.agreement = agreement
         self.states = states or model.states
 
     def forward(
         self, source: Tensor, target_in: Tensor, places: Tensor, targets: Tensor
     ) -> TokenLoss:
         """Sums of the losses of the real target tokens; see `validate.Tensors`."""
+        if self.agreement:
+            return self._read_twice(source, target_in, places, targets)
         states = self.states(source, target_in)  # (B, T, D)
         rows = states.flatten(0, 1).index_select(0, places)  # (N, D): no padding
         output = self.model.output
         return linear_loss(rows, output.weight, output.bias, targets, self.smoothing)
+
+    def _read_twice(
+        self, source: Tensor, target_in: Tensor, places: Tensor, targets: Tensor
+    ) -> TokenLoss:
+        """The mean of two readings, each with dropout of its own, and half of α times how far they
+        are apart: the paper's loss of R-Drop, halved, so that it compares with that of one."""
+        states = self.states(source.repeat(2, 1), target_in.repeat(2, 1))  # (2B, T, D)
+        both = torch.stack([places, places + target_in.numel()], dim=1).flatten()
+        rows = states.flatten(0, 1).index_select(0, both)  # (2N, D): a token's two side by side
+        output = self.model.output
+        sums = linear_loss(
+            rows,
+            output.weight,
+            output.bias,
+            targets.repeat_interleave(2),
+            self.smoothing,
+            self.agreement,
+        )
+        return TokenLoss(sums.smoothed / 2, sums.plain / 2)
 
 
 @dataclass
@@ -133,7 +157,7 @@ class Loop:
         self.device = self.model.output.weight.device
         self.parameters = list(self.model.parameters())
         self.objective = self.group.wrap(
-            Objective(self.model, training.label_smoothing, self.compiled)
+            Objective(self.model, training.label_smoothing, training.r_drop, self.compiled)
         )
         self.highest = highest_rate(training, self.model.config.width)
         self.total_steps = self._total_steps()
@@ -268,6 +292,7 @@ class Loop:
             self._peak = matmul_rate(str(self.device))
         shapes = (BatchShape(len(b), b.source.shape[1], b.target_in.shape[1]) for b in batches)
         flops = sum(training_flops(self.model.config, shape) for shape in shapes)
+        flops *= self.recipe.training.readings
         return flops / seconds / self._peak if self._peak else None
 
     # What happens between steps
