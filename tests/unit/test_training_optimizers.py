@@ -15,7 +15,7 @@ from pellucid.config import ModelConfig, TrainingConfig
 from pellucid.errors import ConfigError, InputError, PellucidError
 from pellucid.model import Transformer
 from pellucid.training.averaging import MovingAverage, mean_of
-from pellucid.training.muon import POLYNOMIALS, Muon, orthogonalised
+from pellucid.training.muon import POLYNOMIALS, Blocks, Muon, orthogonalised
 from pellucid.training.optimizers import Optimizers, inner_matrices
 from pellucid.training.schedule import highest_rate, rate_share
 
@@ -24,6 +24,10 @@ def small(**changes: object) -> Transformer:
     torch.manual_seed(0)
     shape = {"width": 16, "feed_forward_width": 24, "heads": 2, "encoder_layers": 1}
     return Transformer(ModelConfig(vocab_size=20, decoder_layers=1, **{**shape, **changes}))
+
+
+def whole(parameter: Tensor) -> Blocks:
+    return Blocks(*((size,) for size in parameter.shape))
 
 
 def reference_iteration(G: Tensor) -> Tensor:
@@ -79,7 +83,7 @@ def test_muon_is_torchs_muon_in_float32(monkeypatch: pytest.MonkeyPatch) -> None
     start = [torch.randn(shape, generator=generator) for shape in [(12, 8), (8, 12), (8, 8)]]
     ours = [torch.nn.Parameter(matrix.clone()) for matrix in start]
     theirs = [torch.nn.Parameter(matrix.clone()) for matrix in start]
-    own = Muon([(p, [len(p)]) for p in ours], lr=0.02, momentum=0.9, weight_decay=0.1)
+    own = Muon([(p, whole(p)) for p in ours], lr=0.02, momentum=0.9, weight_decay=0.1)
     other = torch.optim.Muon(theirs, lr=0.02, momentum=0.9, weight_decay=0.1)
     for _ in range(3):
         for mine, yours in zip(ours, theirs, strict=True):
@@ -91,28 +95,47 @@ def test_muon_is_torchs_muon_in_float32(monkeypatch: pytest.MonkeyPatch) -> None
         torch.testing.assert_close(mine, yours, rtol=1e-4, atol=1e-6)
 
 
-def test_stacked_matrices_are_matrices_of_their_own() -> None:
+def test_blocks_are_matrices_of_their_own() -> None:
+    """Below each other or side by side: as if each were a parameter, but for the length of those
+    side by side, which goes by the width that they share."""
     generator = torch.Generator().manual_seed(0)
-    stacked = torch.nn.Parameter(torch.randn(12, 8, generator=generator))
-    apart = [torch.nn.Parameter(part.detach().clone()) for part in stacked.split([4, 4, 4])]
-    one = Muon([(stacked, [4, 4, 4])], lr=0.1)
-    three = Muon([(part, [4]) for part in apart], lr=0.1)
-    stacked.grad = torch.randn(12, 8, generator=generator)
-    for part, gradient in zip(apart, stacked.grad.split([4, 4, 4]), strict=True):
-        part.grad = gradient.clone()
-    one.step()
-    three.step()
-    torch.testing.assert_close(stacked, torch.cat([p.detach() for p in apart]))
-    with pytest.raises(ValueError, match=r"not made of rows \[5, 5\]"):
-        Muon([(stacked, [5, 5])], lr=0.1)
+    for blocks in (Blocks((4, 4, 2), (12,)), Blocks((10,), (4, 4, 4)), Blocks((5, 5), (6, 6))):
+        joint = torch.nn.Parameter(torch.randn(10, 12, generator=generator))
+        apart = [torch.nn.Parameter(part.detach().clone()) for part in blocks.of(joint)]
+        one, many = Muon([(joint, blocks)], lr=0.1), Muon([(p, whole(p)) for p in apart], lr=0.1)
+        joint.grad = torch.randn(10, 12, generator=generator)
+        before = [part.clone() for part in blocks.of(joint.detach())]
+        for part, gradient in zip(apart, blocks.of(joint.grad), strict=True):
+            part.grad = gradient.clone()
+        one.step()
+        many.step()
+        for old, together, alone in zip(before, blocks.of(joint.detach()), apart, strict=True):
+            R, C = old.shape
+            longer = max(1.0, R / C) ** 0.5  # of a parameter that is as tall as this block
+            torch.testing.assert_close((together - old) * longer, alone.detach() - old)
+    with pytest.raises(ValueError, match=r"\(10, 12\) is not made of Blocks\(rows=\(5, 4\)"):
+        Muon([(joint, Blocks((5, 4), (12,)))], lr=0.1)
+
+
+def test_an_update_is_as_long_in_blocks_as_whole() -> None:
+    """Per head or in one piece: as many singular values near 1, so the same rate fits."""
+    generator = torch.Generator().manual_seed(0)
+    gradient = torch.randn(32, 32, generator=generator)
+    lengths = []
+    for blocks in (Blocks((32,), (32,)), Blocks((8,) * 4, (32,)), Blocks((32,), (8,) * 4)):
+        matrix = torch.nn.Parameter(torch.zeros(32, 32))
+        matrix.grad = gradient.clone()
+        Muon([(matrix, blocks)], lr=1.0).step()
+        lengths.append(matrix.norm().item())
+    assert lengths == pytest.approx([32**0.5] * 3, rel=0.05)
 
 
 def test_which_matrices_muon_gets() -> None:
     model = small(activation="swiglu", key_value_heads=1)
     found = inner_matrices(model)
-    assert found["encoder.layers.0.attention.in_weight"] == [16, 8, 8]
-    assert found["encoder.layers.0.feed_forward.inner.weight"] == [24, 24]
-    assert found["decoder.layers.0.cross.out.weight"] == [16]
+    assert found["encoder.layers.0.attention.in_weight"] == Blocks((8,) * 4, (16,))
+    assert found["encoder.layers.0.feed_forward.inner.weight"] == Blocks((24, 24), (16,))
+    assert found["decoder.layers.0.cross.out.weight"] == Blocks((16,), (8, 8))
     others = {name for name, _ in model.named_parameters() if name not in found}
     assert all("norm" in name or "bias" in name or "tokens" in name for name in others), others
 

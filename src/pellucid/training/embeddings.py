@@ -82,35 +82,33 @@ def embeddings_from_pairs(
 
 
 class PairTable:
-    """X, of which only what is not zero is kept: for each pair, its tokens and their weights."""
+    """X, of which only what is not zero is kept: by pairs, and once more by tokens for Xᵀ."""
 
     def __init__(self, split: Split, vocab_size: int) -> None:
         chosen = np.unique(np.linspace(0, len(split) - 1, min(len(split), MOST_PAIRS)).astype(int))
-        tokens = [
+        found = [
             np.unique(np.concatenate([split.ids(pair, 0), split.ids(pair, 1)])).astype(np.int64)
             for pair in chosen.tolist()
         ]
-        counts = np.array([len(some) for some in tokens])
-        self.vocab_size = vocab_size
-        self.tokens = torch.from_numpy(np.concatenate(tokens))
-        self.starts = torch.from_numpy(np.cumsum(counts) - counts)
-        self.pairs = torch.from_numpy(np.repeat(np.arange(len(tokens)), counts))
-        single = torch.bincount(self.tokens, minlength=vocab_size)
-        weights = (len(tokens) / single[self.tokens]).log()
-        squares = torch.zeros(len(tokens)).index_add_(0, self.pairs, weights**2)
-        self.weights = weights / squares.sqrt().clamp(min=1e-6)[self.pairs]
+        counts = torch.tensor([len(some) for some in found])
+        tokens = torch.from_numpy(np.concatenate(found))
+        pairs = torch.repeat_interleave(counts)
+        single = torch.bincount(tokens, minlength=vocab_size)
+        weights = (len(found) / single[tokens]).log()
+        squares = torch.zeros(len(found)).index_add_(0, pairs, weights**2)
+        weights /= squares.sqrt().clamp(min=1e-6)[pairs]
+        by_token = torch.argsort(tokens, stable=True)
+        self._by_pairs = tokens, counts.cumsum(0) - counts, weights
+        self._by_tokens = pairs[by_token], single.cumsum(0) - single, weights[by_token]
 
     def times(self, matrix: Tensor) -> Tensor:
         """X times `(V, k)`: for each pair, the weighted sum of its tokens' rows."""
-        return F.embedding_bag(
-            self.tokens, matrix, self.starts, mode="sum", per_sample_weights=self.weights
-        )
+        return _sums(matrix, *self._by_pairs)
 
     def turned(self, matrix: Tensor) -> Tensor:
         """Xᵀ times `(n, k)`: for each token, the weighted sum of its pairs' rows."""
-        found = torch.zeros(self.vocab_size, matrix.shape[1])
-        for first in range(0, len(self.tokens), 100_000):  # a part at a time, to spare memory
-            part = slice(first, first + 100_000)
-            rows = matrix[self.pairs[part]] * self.weights[part, None]
-            found.index_add_(0, self.tokens[part], rows)
-        return found
+        return _sums(matrix, *self._by_tokens)
+
+
+def _sums(matrix: Tensor, rows: Tensor, starts: Tensor, weights: Tensor) -> Tensor:
+    return F.embedding_bag(rows, matrix, starts, mode="sum", per_sample_weights=weights)

@@ -16,8 +16,8 @@ of products.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -85,26 +85,42 @@ def iteration_dtype(device: torch.device) -> torch.dtype:
     return torch.float32
 
 
+class Blocks(NamedTuple):
+    """How a parameter is cut into the matrices that are iterated, each on its own.
+
+    A parameter in which W_Q, W_K and W_V stand below each other is a matrix for each of their
+    heads, for a head works with its own rows and knows nothing of the others; and so is W_O, in
+    which heads stand side by side. That is also far cheaper than to iterate on them whole.
+    """
+
+    rows: tuple[int, ...]
+    columns: tuple[int, ...]
+
+    def of(self, whole: Tensor) -> list[Tensor]:
+        """The blocks, as views."""
+        bands = torch.split(whole, list(self.rows))
+        return [block for band in bands for block in torch.split(band, list(self.columns), 1)]
+
+
 class Muon(torch.optim.Optimizer):
     """Muon with Nesterov momentum and decoupled weight decay.
 
-    parameters: matrices, each with the numbers of rows of the matrices it holds: a parameter in
-    which W_Q, W_K and W_V stand below each other is three matrices to Muon.
+    parameters: matrices, each with the blocks that it is made of.
     """
 
     def __init__(
         self,
-        parameters: Iterable[tuple[nn.Parameter, Sequence[int]]],
+        parameters: Iterable[tuple[nn.Parameter, Blocks]],
         *,
         lr: float,
         momentum: float = 0.95,
         weight_decay: float = 0.0,
     ) -> None:
         pairs = list(parameters)
-        for parameter, rows in pairs:
-            if parameter.ndim != 2 or sum(rows) != len(parameter):
-                raise ValueError(f"{tuple(parameter.shape)} is not made of rows {list(rows)}")
-        self.rows = {parameter: tuple(rows) for parameter, rows in pairs}
+        for parameter, blocks in pairs:
+            if tuple(parameter.shape) != (sum(blocks.rows), sum(blocks.columns)):
+                raise ValueError(f"{tuple(parameter.shape)} is not made of {blocks}")
+        self.blocks = dict(pairs)
         options = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
         super().__init__([parameter for parameter, _ in pairs], options)
 
@@ -112,7 +128,7 @@ class Muon(torch.optim.Optimizer):
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
         """Change every matrix by its update; `closure` is not used."""
         for group in self.param_groups:
-            updates: dict[torch.Size, list[tuple[Tensor, Tensor]]] = defaultdict(list)
+            updates: dict[tuple[torch.Size, int], list[tuple[Tensor, Tensor]]] = defaultdict(list)
             cut: list[tuple[Tensor, Tensor]] = []
             for parameter in group["params"]:
                 if parameter.grad is None:
@@ -124,12 +140,14 @@ class Muon(torch.optim.Optimizer):
                     direction = direction.full_tensor()
                     changed = torch.zeros_like(direction)
                     cut.append((parameter, changed))
-                rows = self.rows[parameter]
-                parts = (torch.split(whole, list(rows)) for whole in (changed, direction))
+                blocks, width = self.blocks[parameter], parameter.shape[1]
+                parts = (blocks.of(whole) for whole in (changed, direction))
                 for matrix, update in zip(*parts, strict=True):
-                    updates[matrix.shape].append((matrix, update))
-            for shape, pairs in updates.items():
-                self._change(shape, pairs, group["lr"], group["weight_decay"])
+                    updates[matrix.shape, width].append((matrix, update))
+            for (shape, width), pairs in updates.items():
+                # A tall matrix has as many singular values as a wide one but more outputs to move.
+                length = group["lr"] * max(1.0, shape[0] / width) ** 0.5
+                self._change(pairs, length, group["lr"] * group["weight_decay"])
             for parameter, change in cut:
                 from pellucid.training.shards import share_of
 
@@ -145,14 +163,11 @@ class Muon(torch.optim.Optimizer):
         state["momentum"].lerp_(parameter.grad, 1 - momentum)
         return parameter.grad.lerp(state["momentum"], momentum)
 
-    def _change(
-        self, shape: torch.Size, pairs: list[tuple[Tensor, Tensor]], rate: float, decay: float
-    ) -> None:
+    def _change(self, pairs: list[tuple[Tensor, Tensor]], length: float, decay: float) -> None:
+        """Shrink matrices by `decay`, and move each by its update made `length` long."""
         matrices = [matrix for matrix, _ in pairs]
         stacked = torch.stack([update for _, update in pairs])
         changes = orthogonalised(stacked, iteration_dtype(stacked.device)).to(stacked.dtype)
-        # A tall matrix has as many singular values as a wide one but more outputs to move.
-        length = rate * max(1.0, shape[0] / shape[1]) ** 0.5
         if decay:
-            torch._foreach_mul_(matrices, 1 - rate * decay)
+            torch._foreach_mul_(matrices, 1 - decay)
         torch._foreach_add_(matrices, list(changes.unbind()), alpha=-length)

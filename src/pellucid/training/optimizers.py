@@ -11,26 +11,28 @@ from pellucid.config import TrainingConfig
 from pellucid.errors import PellucidError
 from pellucid.model import MultiHeadAttention, Transformer
 from pellucid.model.layers import FeedForward
-from pellucid.training.muon import Muon
+from pellucid.training.muon import Blocks, Muon
 from pellucid.training.schedule import highest_rate
 
 
-def inner_matrices(model: nn.Module) -> dict[str, list[int]]:
-    """The matrices between two hidden vectors, by the parameter's name: how many rows each has.
+def inner_matrices(model: nn.Module) -> dict[str, Blocks]:
+    """The matrices between two hidden vectors, by the parameter's name, and the blocks of each.
 
-    W_Q, W_K and W_V stand in one parameter and so do W₁ and the gate of a feed-forward layer; to
-    Muon they are matrices of their own.
+    The heads of an attention are matrices of their own to Muon, and so are W₁ and the gate of a
+    feed-forward layer, which stand in one parameter.
     """
     found = {}
     for name, module in model.named_modules():
         prefix = f"{name}." if name else ""
         if isinstance(module, MultiHeadAttention):
-            found[f"{prefix}in_weight"] = [len(matrix) for matrix in module.projections()]
-            found[f"{prefix}out.weight"] = [len(module.out.weight)]
+            K, (width, inner) = module.head_width, module.out.weight.shape
+            heads = len(module.in_weight) // K
+            found[f"{prefix}in_weight"] = Blocks((K,) * heads, (width,))
+            found[f"{prefix}out.weight"] = Blocks((width,), (K,) * (inner // K))
         elif isinstance(module, FeedForward):
-            parts = 2 if module.gated else 1
-            found[f"{prefix}inner.weight"] = [len(module.inner.weight) // parts] * parts
-            found[f"{prefix}outer.weight"] = [len(module.outer.weight)]
+            parts, (width, inner) = 2 if module.gated else 1, module.outer.weight.shape
+            found[f"{prefix}inner.weight"] = Blocks((inner,) * parts, (width,))
+            found[f"{prefix}outer.weight"] = Blocks((width,), (inner,))
     return found
 
 
@@ -68,7 +70,7 @@ class Optimizers:
             parameters = dict(model.named_parameters())
             self.all.append(
                 Muon(
-                    [(parameters[name], rows) for name, rows in matrices.items()],
+                    [(parameters[name], blocks) for name, blocks in matrices.items()],
                     lr=config.muon_rate,
                     momentum=config.muon_momentum,
                     weight_decay=config.weight_decay,
