@@ -312,8 +312,10 @@ class Loop:
             return f"done: {self.place.step} steps"
         if patience is not None and self.place.stale >= patience:
             return f"stopped early: {self.place.stale} validations without a better one"
-        if minutes is not None and self.group.from_main(self.place.seconds >= 60 * minutes):
-            return f"done: {minutes:g} minutes"
+        if minutes is not None:
+            over = self.place.step > 0 and self.place.seconds >= 60 * minutes
+            if self.group.from_main(over):
+                return f"done: {minutes:g} minutes"
         return None
 
     def _validation_due(self) -> bool:

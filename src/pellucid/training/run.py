@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -34,7 +35,7 @@ from pellucid.training.devices import autocast_for, compiled_states, device_for
 from pellucid.training.disk import explained
 from pellucid.training.embeddings import start_embeddings
 from pellucid.training.group import Alone, Group, in_main
-from pellucid.training.loop import Loop, seed_of
+from pellucid.training.loop import Loop, Place, seed_of
 from pellucid.training.optimizers import Optimizers
 from pellucid.training.progress import Lines, Panel, watchers_for
 from pellucid.training.report import write_report
@@ -265,12 +266,14 @@ class _Run:
         else:
             config = start_config(recipe, self.start)
         model = self.group.built(config, drawn=drawn)
+        counted = 0.0
         if self.start is not None and drawn:
             load_start(model, self.start, self.group)
         elif training.embeddings == "pairs" and drawn:
             self.say("counting which words stand together, for the first embeddings")
-            seed = seed_of(training.seed, "embeddings")
+            seed, began = seed_of(training.seed, "embeddings"), time.monotonic()
             start_embeddings(model, prepared.splits["train"], seed)
+            counted = time.monotonic() - began
         batches = Batches(
             prepared,
             recipe.batches,
@@ -291,6 +294,7 @@ class _Run:
             average=None if training.ema is None else MovingAverage(model, training.ema),
             compiled=self._compiled(model),
             autocast=autocast_for(training, self.device),
+            place=Place(seconds=counted),  # it is training too
         )
 
     def _compiled(self, model: Transformer) -> Callable[[Tensor, Tensor], Tensor] | None:
