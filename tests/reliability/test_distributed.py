@@ -212,7 +212,8 @@ def test_two_one_two_keeps_the_order(
     assert together(2, said, train_and_record, recipe, run, 0, *settings) == [0, 0]
     found = [row for row in order(run) if row[4]]
     assert [row[:4] for row in found] == [row[:4] for row in order(alone)]
-    assert furthest(alone, run) <= 1e-6
+    # Shares add up the length of the gradient in yet another order (see the test above).
+    assert furthest(alone, run) <= (1e-6 if parallel == "copies" else 1e-5)
 
 
 @pytest.mark.parametrize(
