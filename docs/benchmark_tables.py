@@ -32,7 +32,7 @@ def section(result: dict[str, Any]) -> str:
         "",
     ]
     for goal, reached in result.get("goals", {}).items():
-        figure = "not measured" if reached is None else f"{reached:.2f}"
+        figure = "not measured" if reached is None else f"{reached:#.3g}"
         lines.append(f"Goal: {goal}. Reached: {figure}.\n")
     measured = (
         f"{machine['date'][:10]}, {machine['processor']}, {machine['cores']} cores, torch "
