@@ -8,7 +8,6 @@ a hundred sentences and ends, with the model that is installed or named.
 """
 
 import argparse
-import os
 import subprocess
 import sys
 import tempfile
@@ -33,17 +32,25 @@ rows = [[*tag, *row, "</s>"] for row in words.encode(lines, out_type=str)]
 engine.translate_batch(rows, beam_size=4, max_batch_size=1024, batch_type="tokens")
 """
 
+STARTER = """
+import os, subprocess, sys
+process = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL)
+_, status, usage = os.wait4(process.pid, 0)
+print(usage.ru_maxrss)
+sys.exit(status != 0)
+"""  # Linux counts to a command what its parent held, so a small process starts it
+
 
 def peak_of(command: Sequence[str], text: str) -> int:
     """Bytes that a command holds at most, with some text on its input."""
     with tempfile.TemporaryFile("w+") as file:
         file.write(text)
         file.seek(0)
-        process = subprocess.Popen(command, stdin=file, stdout=subprocess.DEVNULL)
-        _, status, usage = os.wait4(process.pid, 0)
-    if status:
-        sys.exit(f"benchmarks: {' '.join(command[:5])} failed: see above")
-    return usage.ru_maxrss * 1024
+        started = [sys.executable, "-I", "-S", "-c", STARTER, *command]
+        run = subprocess.run(started, stdin=file, capture_output=True, text=True)
+    if run.returncode:
+        sys.exit(f"benchmarks: {' '.join(command[:5])} failed: {run.stderr}")
+    return int(run.stdout.split()[-1]) * 1024
 
 
 def training(shape: str, threads: int) -> dict[str, dict[int, int]]:
