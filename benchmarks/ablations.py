@@ -9,7 +9,7 @@ looks at a test set. The minutes stand beside, since some choices make a step de
 minutes, so let nothing else run. The first two rows differ by nothing but the seed: what differs
 less than they do is not told apart.
 
-It goes on where it was interrupted.
+It goes on where it was interrupted; after a change of the recipe, give it a new --folder.
 """
 
 import argparse
@@ -34,12 +34,14 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "sinusoidal positions": ("model.positions=sinusoidal",),
     "squared ReLU": ("model.activation=relu2",),
     "gated feed-forward (SwiGLU)": ("model.activation=swiglu", "model.feed_forward_width=704"),
-    "vocabulary of 4,000": ("tokenizer.vocab_size=4000",),
+    "vocabulary of 6,000": ("tokenizer.vocab_size=6000",),
     "vocabulary of 8,000": ("tokenizer.vocab_size=8000",),
     "batches of 800 tokens": ("batches.tokens=800",),
     "batches of 800 tokens, fewer sentences": ("batches.tokens=800", "training.epochs=0.25"),
     "batches of 3,000 tokens": ("batches.tokens=3000",),
+    "dropout 0.1": ("model.dropout=0.1",),
     "dropout 0.3": ("model.dropout=0.3",),
+    "Muon with momentum 0.95": ("training.muon_momentum=0.95",),
     "no label smoothing": ("training.label_smoothing=0",),
     "the rate falls in the last fifth": ("training.decay=0.2",),
     "the rate falls from the start": ("training.decay=1.0",),

@@ -74,32 +74,23 @@ class Objective(nn.Module):
     def forward(
         self, source: Tensor, target_in: Tensor, places: Tensor, targets: Tensor
     ) -> TokenLoss:
-        """Sums of the losses of the real target tokens; see `validate.Tensors`."""
+        """Sums of the losses of the real target tokens; see `validate.Tensors`.
+
+        With agreement: the mean of two readings, each with dropout of its own, and half of α times
+        how far they are apart, the paper's loss of R-Drop halved, so that it compares with that of
+        one reading.
+        """
         if self.agreement:
-            return self._read_twice(source, target_in, places, targets)
+            places = torch.stack([places, places + target_in.numel()], dim=1).flatten()
+            source, target_in = source.repeat(2, 1), target_in.repeat(2, 1)
+            targets = targets.repeat_interleave(2)  # a token's two readings side by side
         states = self.states(source, target_in)  # (B, T, D)
         rows = states.flatten(0, 1).index_select(0, places)  # (N, D): no padding
         output = self.model.output
-        return linear_loss(rows, output.weight, output.bias, targets, self.smoothing)
-
-    def _read_twice(
-        self, source: Tensor, target_in: Tensor, places: Tensor, targets: Tensor
-    ) -> TokenLoss:
-        """The mean of two readings, each with dropout of its own, and half of α times how far they
-        are apart: the paper's loss of R-Drop, halved, so that it compares with that of one."""
-        states = self.states(source.repeat(2, 1), target_in.repeat(2, 1))  # (2B, T, D)
-        both = torch.stack([places, places + target_in.numel()], dim=1).flatten()
-        rows = states.flatten(0, 1).index_select(0, both)  # (2N, D): a token's two side by side
-        output = self.model.output
         sums = linear_loss(
-            rows,
-            output.weight,
-            output.bias,
-            targets.repeat_interleave(2),
-            self.smoothing,
-            self.agreement,
+            rows, output.weight, output.bias, targets, self.smoothing, self.agreement
         )
-        return TokenLoss(sums.smoothed / 2, sums.plain / 2)
+        return TokenLoss(sums.smoothed / 2, sums.plain / 2) if self.agreement else sums
 
 
 @dataclass
@@ -290,9 +281,11 @@ class Loop:
             from pellucid.training.hardware import matmul_rate
 
             self._peak = matmul_rate(str(self.device))
-        shapes = (BatchShape(len(b), b.source.shape[1], b.target_in.shape[1]) for b in batches)
+        readings = self.recipe.training.readings
+        shapes = (
+            BatchShape(readings * len(b), b.source.shape[1], b.target_in.shape[1]) for b in batches
+        )
         flops = sum(training_flops(self.model.config, shape) for shape in shapes)
-        flops *= self.recipe.training.readings
         return flops / seconds / self._peak if self._peak else None
 
     # What happens between steps
