@@ -15,7 +15,7 @@ from benchmarks.measure import machine
 
 HERE = Path(__file__).parent
 NOT_BENCHMARKS = {"__init__", "__main__", "measure", "multi30k", "workers"}
-LONG = {"time-to-quality", "ablations"}
+LONG = {"time-to-quality", "ablations", "quality"}
 """Not part of `make bench`: they need a corpus and the better part of an hour each."""
 
 

@@ -1,6 +1,6 @@
 """Bulk translation on Ray against plain `pellucid translate`, and 2 workers against 1.
 
-    python -m benchmarks cluster [--sentences 100000] [--rounds 1] [--beam 1] [--model DIR]
+    python -m benchmarks cluster [--sentences 100000] [--rounds 1] [--beam 4] [--model DIR]
 
 The same sentences in one file (those of recipes/toy, drawn at random), the same model (the one that
 comes with Pellucid, unless named), on the same cores, taking turns: "plain" reads lines from
@@ -30,6 +30,8 @@ from typing import Any
 
 from benchmarks import scale
 from benchmarks.translate import sentences
+from pellucid.cluster.parts import PART_ROWS
+from pellucid.decoding import DecodingOptions
 from pellucid.translator.loading import open_bundle
 
 
@@ -109,7 +111,7 @@ def main(arguments: Sequence[str] = ()) -> dict[str, object]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks cluster")
     parser.add_argument("--sentences", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--beam", type=int, default=1)
+    parser.add_argument("--beam", type=int, default=DecodingOptions().beam)
     parser.add_argument("--model")
     options = parser.parse_args(arguments)
     count, cores = options.sentences, len(os.sched_getaffinity(0))
@@ -169,7 +171,7 @@ def summary(
     start = statistics.median(one["clock"] for one in starts)
     one = statistics.median(r["1 worker"]["clock"] for r in found)
     told = found[0]["1 worker"]["told"]
-    part = 4096 / count * (one - start)  # the last worker is alone for half a part or so
+    part = PART_ROWS / count * (one - start)  # the last worker is alone for half a part or so
     predicted = start + (one - start) / cores + part / 2
     return {
         "cores": cores,

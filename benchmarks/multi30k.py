@@ -1,6 +1,7 @@
 """What the benchmarks that train on Multi30k share: where it is, and the command that trains."""
 
 import argparse
+import gzip
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -29,6 +30,11 @@ def parsed(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> argpars
             "data/multi30k-en-de --from FOLDER --pair en-de`, or say where it is with --data"
         )
     return options
+
+
+def pairs_of(data: Path, split: str, most: int | None = None) -> list[tuple[str, str]]:
+    with gzip.open(data / f"{split}.tsv.gz", "rt", encoding="utf-8", newline="\n") as file:
+        return [tuple(line.rstrip("\n").split("\t")[:2]) for line in file][:most]
 
 
 def train(

@@ -12,6 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from pellucid.cluster.parts import PART_ROWS
 from pellucid.config import ModelConfig
 from pellucid.model.flops import BatchShape, forward_flops, step_flops
 from pellucid.training.flops import training_flops
@@ -57,7 +58,7 @@ def bulk(config: ModelConfig, figures: dict[str, Any]) -> dict[str, Any]:
             "machine hours": seconds / 3600 * MACHINES,
             "money": seconds / 3600 * MACHINES * PRICE,
             "rows a second": SENTENCES / seconds,
-            "parts finished a second": SENTENCES / seconds / 4096,
+            "parts finished a second": SENTENCES / seconds / PART_ROWS,
         }
     return table
 

@@ -18,7 +18,6 @@ peer's 30 minutes are real minutes: let nothing else run.
 """
 
 import argparse
-import gzip
 import json
 import subprocess
 from collections.abc import Sequence
@@ -30,7 +29,7 @@ import torch
 
 from benchmarks import peers
 from benchmarks.measure import matmul_gflops
-from benchmarks.multi30k import QUICK, ROOT, parsed, parser_for, train
+from benchmarks.multi30k import QUICK, ROOT, pairs_of, parsed, parser_for, train
 from benchmarks.peers.plain import save_rows
 from pellucid.config import CorpusConfig, DataConfig, TokenizerConfig, load_recipe
 from pellucid.decoding import DecodingOptions
@@ -51,11 +50,6 @@ PEER = {
     "vocab_size": 8000, "width": 256, "feed_forward_width": 1024, "heads": 4, "layers": 3,
     "dropout": 0.3, "smoothing": 0.1, "rate": 1e-3,
 }  # fmt: skip
-
-
-def pairs_of(data: Path, split: str, most: int | None = None) -> list[tuple[str, str]]:
-    with gzip.open(data / f"{split}.tsv.gz", "rt", encoding="utf-8", newline="\n") as file:
-        return [tuple(line.rstrip("\n").split("\t")[:2]) for line in file][:most]
 
 
 def bleu(data: Path, split: str, texts: Sequence[str]) -> tuple[float, str]:

@@ -54,7 +54,9 @@ def test_the_usual_parts_end_where_windows_end(tmp_path: Path) -> None:
     path.write_bytes(b"x\n" * 9000)
     assert [(part.first, part.window) for part in cut(path)] == [
         (0, 32),
+        (2016, 2048),
         (4064, 2048),
+        (6112, 2048),
         (8160, 2048),
     ]
 

@@ -25,7 +25,7 @@ PLAIN = BatchConfig(tokens=400, prefetch=0)
 @pytest.fixture(scope="module")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     folder = tmp_path_factory.mktemp("store")
-    data = made_up.both_ways(made_up.write_tsv(folder / "c.tsv", 1500))
+    data = made_up.both_ways(made_up.write_tsv(folder / "c.tsv", 6000))
     return prepare(data, made_up.tokenizer(), folder, workers=1)
 
 

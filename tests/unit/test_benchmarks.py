@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.__main__ import names
 from benchmarks.peers.plain import batches_of, load_rows, save_rows
+from benchmarks.quality import moses_like
 from benchmarks.time_to_quality import minutes_to
 from docs.benchmark_tables import END, PAGE, tables, updated
 
@@ -68,3 +69,18 @@ def test_minutes_to_a_score_lie_on_the_line_between_two_points() -> None:
     assert minutes_to(15.0, points) == pytest.approx(3.0)
     assert minutes_to(5.0, points) == pytest.approx(1.0)
     assert minutes_to(21.0, points) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("Ein Hund, der schläft.", "ein hund , der schläft ."),
+        ("Ein gelb-rotes Boot mit 1,5 Tonnen.", "ein gelb-rotes boot mit 1,5 tonnen ."),
+        ("Auf dem Schild steht „Halt!“", "auf dem schild steht &quot; halt ! &quot;"),
+        ("Brot, Käse usw. auf einem Tisch.", "brot , käse usw. auf einem tisch ."),
+        ("Es regnet. Er wartet ...", "es regnet . er wartet ..."),
+        ("Oma's Garten", "oma &apos; s garten"),
+    ],
+)
+def test_german_is_tokenised_as_the_corpus_is(line: str, expected: str) -> None:
+    assert moses_like(line) == expected

@@ -20,6 +20,7 @@ from pellucid.errors import InputError, PellucidError
 from pellucid.text import tatoeba
 from pellucid.text.cleaning import Verdict
 from pellucid.text.corpus import read_pairs
+from pellucid.text.joining import is_short
 from pellucid.text.known import KNOWN, prepare_known, prepare_multi30k
 from pellucid.text.prepared import Prepared
 from pellucid.text.splits import normalise, sentence_hash, split_by_sentence
@@ -126,6 +127,13 @@ def test_tatoeba_is_cleaned_split_and_attributed(tmp_path: Path, prepare: Prepar
             assert animal in pair.first
             assert place in pair.second
     assert all(len(found) == 1 for found in places.values())
+
+    learned = [line.split("\t") for line in lines_of(tmp_path / "out" / "train.tsv.gz")]
+    assert list(lines_of(tmp_path / "out" / "short.tsv.gz")) == [
+        "\t".join(pair) for pair in learned if is_short(*pair)
+    ]
+    for line in lines_of(tmp_path / "out" / "joined.tsv.gz"):  # of the training pairs alone
+        assert sum(english[1:-1] in line.split("\t")[0] for english, _ in learned) >= 2
 
     readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "CC-BY 2.0 FR" in readme

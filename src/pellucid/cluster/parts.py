@@ -21,9 +21,10 @@ from pellucid.translator.translator import FIRST_WINDOW, WINDOW
 
 Kind = Literal["text", "json", "table"]
 
-PART_ROWS = 4096
-"""The most rows of a part, unless its first window has more: some ten seconds of work for one
-core. What a killed worker was doing is lost."""
+PART_ROWS = 2048
+"""The most rows of a part, unless its first window has more: five to twenty seconds of work for one
+core. What a killed worker was doing is lost, and at the end of a job the others wait for the one
+that has the last part."""
 
 PART_BYTES = 1 << 25
 """A part is not made larger than this by rows that are long."""

@@ -16,10 +16,20 @@ from pellucid.model.dropout import Dropout
 from pellucid.model.trace import Trace, inside
 
 
+class RMSNorm(nn.RMSNorm):
+    """PyTorch's, which takes its gain in the precision of its input: under autocast that of the
+    queries and keys is half, and the gain is not."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`x (..., D)`, divided by its root mean square."""
+        assert self.weight is not None
+        return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
+
+
 def make_norm(kind: NormKind, width: int, epsilon: float) -> nn.Module:
     """LayerNorm: subtract the mean, divide by the deviation. RMSNorm: divide only."""
     if kind == "rms":
-        return nn.RMSNorm(width, eps=epsilon)
+        return RMSNorm(width, eps=epsilon)
     return nn.LayerNorm(width, eps=epsilon)
 
 

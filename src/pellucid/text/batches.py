@@ -30,12 +30,15 @@ from numpy.typing import NDArray
 
 from pellucid.config import BatchConfig
 from pellucid.errors import InputError
+from pellucid.text.careless import hurried
 from pellucid.text.planning import SOURCE_EXTRA, TARGET_EXTRA, Plan, Planner
 from pellucid.text.store import Prepared
+from pellucid.text.subwords import Side
 from pellucid.text.tokenizer import PAD_ID
 
 Ids = NDArray[np.int64]
 
+EXTRA: dict[Side, int] = {"source": SOURCE_EXTRA, "target": TARGET_EXTRA}
 _ATTEMPTS = 3  # draws of a sentence, until it fits the batch
 _PLAN_AHEAD = 0.75  # of an epoch is done when the next one is planned
 
@@ -165,8 +168,8 @@ class Batches:
         """Go on where `state()` was taken, also with another number of processes."""
         if state["order"] != self._fingerprint:
             raise InputError(
-                "the place in the data belongs to another order: data, seed, tokens, window and "
-                "subword_sampling must be those of the run that saved it"
+                "the place in the data belongs to another order: data, seed, tokens, window, "
+                "subword_sampling and careless must be those of the run that saved it"
             )
         self._resume = self._place = (int(state["epoch"]), int(state["position"]))
 
@@ -175,6 +178,7 @@ class Batches:
         config = self.config
         decides = [prepared.fingerprint, self.split.name, self.seed]
         decides += [config.tokens, config.window, config.subword_sampling]
+        decides += [config.careless] if config.careless else []  # so older places still fit
         return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
 
     def _plan(self, epoch: int) -> Plan:
@@ -209,12 +213,8 @@ class Batches:
         rows = slice(int(plan.begin[index]), int(plan.end[index]))
         pairs, directions = plan.pairs[rows], plan.directions[rows]
         sides = self._planner.source_sides(pairs, directions)
-        if self.config.subword_sampling is None:
-            sources = self._gathered(pairs, sides)
-            targets = self._gathered(pairs, 1 - sides)
-        else:
-            sources = self._sampled(pairs, sides, epoch, SOURCE_EXTRA)
-            targets = self._sampled(pairs, 1 - sides, epoch, TARGET_EXTRA)
+        sources = self._cut(pairs, sides, epoch, "source")
+        targets = self._cut(pairs, 1 - sides, epoch, "target")
         words = self.tokenizer
         pad, end = words.pad_id, words.eos_id
         start = np.full((len(pairs), 1), words.bos_id)
@@ -245,26 +245,39 @@ class Batches:
             ids[here] = self.split.tokens[side][places[here]]
         return ids, lengths
 
-    def _sampled(
-        self, pairs: NDArray[np.int32], sides: NDArray[np.uint8], epoch: int, extra: int
+    def _cut(
+        self, pairs: NDArray[np.int32], sides: NDArray[np.uint8], epoch: int, role: Side
     ) -> tuple[Ids, Ids]:
-        """As `_gathered`, but each sentence is cut at random, as (seed, epoch, pair, side) says.
+        """As `_gathered`, but with sentences cut at random or typed in a hurry, where that is set,
+        as (seed, epoch, pair, side) says.
 
         A cut that does not fit the budget is drawn again, and if that fails the usual one is used.
         """
         ids, lengths = self._gathered(pairs, sides)
-        usual = np.split(ids, np.cumsum(lengths)[:-1])
-        room = self.config.tokens // len(pairs) - extra
-        rows = []
-        texts = self.tokenizer.decode_batch([row.tolist() for row in usual])
-        for text, row, pair, side in zip(texts, usual, pairs.tolist(), sides.tolist(), strict=True):
-            for attempt in range(_ATTEMPTS):
-                drawn = self._sample(text, epoch, pair, side, attempt)
+        sampled = self.config.subword_sampling is not None
+        keys = [
+            f"{self.seed}/{epoch}/{pair}/{side}"
+            for pair, side in zip(pairs.tolist(), sides.tolist(), strict=True)
+        ]
+        careless = self.config.careless if role == "source" else 0.0
+        hasty = [_share_of(key) < careless for key in keys] if careless else [False] * len(keys)
+        if not sampled and not any(hasty):
+            return ids, lengths
+        rows = np.split(ids, np.cumsum(lengths)[:-1])
+        room = self.config.tokens // len(pairs) - EXTRA[role]
+        chosen = [row for row, is_hasty in enumerate(hasty) if sampled or is_hasty]
+        texts = self.tokenizer.decode_batch([rows[row].tolist() for row in chosen], role)
+        for row, text in zip(chosen, texts, strict=True):
+            read = hurried(text, keys[row]) if hasty[row] else text
+            for attempt in range(_ATTEMPTS if sampled else 1):
+                drawn = (
+                    self._sample(read, epoch, int(pairs[row]), int(sides[row]), attempt)
+                    if sampled
+                    else self.tokenizer.encode(read, side=role)
+                )
                 if len(drawn) <= room:
-                    rows.append(np.array(drawn, np.int64))
+                    rows[row] = np.array(drawn, np.int64)
                     break
-            else:
-                rows.append(row)
         return np.concatenate(rows), np.array([len(row) for row in rows], np.int64)
 
     def _sample(self, text: str, epoch: int, pair: int, side: int, attempt: int) -> list[int]:
@@ -284,6 +297,11 @@ class Batches:
                 drawn = self._sample(self.tokenizer.decode(usual), 0, int(pair), side, 0)
                 ratios.append(len(drawn) / max(1, len(usual)))
         return max(1.0, float(np.quantile(ratios, 0.9)))
+
+
+def _share_of(key: str) -> float:
+    """A number from 0 to 1 that the key alone decides."""
+    return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "little") / 2**64
 
 
 def _padded(

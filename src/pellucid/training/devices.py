@@ -38,12 +38,22 @@ def device_for(config: TrainingConfig, local_rank: int = 0) -> torch.device:
     return torch.device(asked)
 
 
+def has_bf16(device: torch.device) -> bool:
+    """Whether products in bf16 are done in hardware here, and so are fast."""
+    if device.type == "cuda":
+        return bool(torch.cuda.is_bf16_supported(including_emulation=False))
+    if device.type == "cpu":
+        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    return False
+
+
 def autocast_for(
     config: TrainingConfig, device: torch.device
 ) -> Callable[[], AbstractContextManager[Any]]:
     """What to compute a loss under: bf16 where it is safe, or fp32 throughout."""
-    has = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    if config.precision == "fp32" or (config.precision == "auto" and not has):
+    has = has_bf16(device)
+    wanted = {"fp32": False, "auto": has and device.type == "cuda", "fast": has, "bf16": True}
+    if not wanted[config.precision]:
         return nullcontext
     if device.type == "cuda" and not has:
         raise InputError("training.precision = 'bf16', which this GPU does not have: set 'fp32'")

@@ -118,7 +118,9 @@ class Validation:
             _sacrebleu()  # now, and not after the first hours of training
         level = replace(prepared, manifest={**prepared.manifest, "temperature": None})
         longest = 2 + max(int(prepared.splits[split].lengths(side).max()) for side in (0, 1))
-        budget = batches.changed(tokens=max(batches.tokens, longest), subword_sampling=None)
+        budget = batches.changed(
+            tokens=max(batches.tokens, longest), subword_sampling=None, careless=0.0
+        )
         self.batches = Batches(level, budget, rank=group.rank, world=group.world, split=split)
         self.config = config
         self.group = group
