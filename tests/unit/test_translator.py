@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import threading
@@ -18,7 +19,16 @@ from pellucid.bundle import Bundle
 from pellucid.decoding import Hypothesis, Result, SpecialIds
 from pellucid.decoding.ct2_bundle import add_ct2
 from pellucid.errors import InputError
-from pellucid.text.passages import cut, has_words, mended, one_line, without_protected
+from pellucid.text.passages import (
+    Passage,
+    Unit,
+    cut,
+    has_words,
+    mended,
+    one_line,
+    with_stand_ins,
+    without_protected,
+)
 from pellucid.translator import Report, Translator
 from tests.bundles import write_bundle
 
@@ -138,6 +148,13 @@ def test_what_has_no_words_is_copied(bundle: Bundle, text: str) -> None:
         ("2 vis, 12 clous", "12 nails and two screws", "12 nails and two screws"),
         ("à 17 h", "at 5 p.m.", "at 5 p.m."),
         ("2 vis en 1998", "4 screws in 1989", "2 screws in 1998"),
+        ("12 vis, 800 clous", "120 screws, 800 nails", "12 screws, 800 nails"),
+        ("à 18:45", "at 18:450", None),
+        ("à 18h52", "at 18", None),
+        ("à 6:52 p.m.", "à 18 h 52", "à 18 h 52"),
+        ("à 7:30", "at half past seven", "at half past seven"),
+        ("à 7:30", "at 7", None),
+        ("à 7:00", "at 7", "at 7"),
         ("en 1998", "then", None),
         ("merci 😀", "thanks", None),
         ("%s fichiers", "%s files", "%s files"),
@@ -146,6 +163,67 @@ def test_what_has_no_words_is_copied(bundle: Bundle, text: str) -> None:
 )
 def test_mending(source: str, translation: str, wanted: str | None) -> None:
     assert mended(source, translation) == wanted
+
+
+def forgetful(bundle: Bundle, knows: str) -> Parrot:
+    """Gives back what it reads, but for numbers and addresses that it does not know."""
+    words = bundle.tokenizer
+
+    def change(ids: list[int]) -> list[int]:
+        said = re.sub(r"\S*[\d/]\S*", lambda m: m[0] if m[0] in knows else "so", words.decode(ids))
+        return words.encode(said)
+
+    return Parrot(change)
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("il y a 127 vis et 4096 clous", "il y a 20 vis et 30 clous"),
+        ("lis https://a.example/b/127 avant 4096", "lis Tom avant 20"),
+    ],
+)
+def test_what_is_lost_is_read_as_a_common_word(bundle: Bundle, text: str, read: str) -> None:
+    found = Translator(bundle, forgetful(bundle, "20 30")).translate([text])[0]
+    assert found.text == text
+    assert [sentence.source for sentence in found.sentences] == [read]
+    assert found.rescued == 1
+
+
+def test_where_that_fails_too_it_is_translated_around(bundle: Bundle) -> None:
+    text = "il y a 127 vis"
+    found = Translator(bundle, forgetful(bundle, "")).translate([text])[0]
+    assert found.text == text
+    assert [sentence.source for sentence in found.sentences] == ["il y a", "vis"]
+
+
+def test_stand_ins_are_words_that_are_not_there() -> None:
+    found = with_stand_ins("Tom a 20 vis, 127 clous et /usr/share/x.txt")
+    assert found is not None
+    assert found.text == "Tom a 30 vis, 50 clous et Mary"
+    assert found.restored("Mary, 50 nails, 30 screws, Tom") == (
+        "/usr/share/x.txt, 127 nails, 20 screws, Tom"
+    )
+    assert found.restored("Mary and 50 and 30 and 30") is None
+    assert found.restored("Mary and 500 and 30") is None
+    assert with_stand_ins("merci 😀 127") is None
+    assert with_stand_ins("rien à garder") is None
+    assert with_stand_ins(" et ".join(map(str, range(100, 110)))) is None
+
+
+@pytest.mark.parametrize(
+    ("part", "translation", "wanted"),
+    [
+        ("quand il pleut,", "When it rains.", "When it rains,"),
+        ("quand il pleut", "When it rains.", "When it rains"),
+        ("quand il pleut.", "When it rains.", "When it rains."),
+        ("et puis", "and then ...", "and then ..."),
+        ("il part !", "He leaves!", "He leaves!"),
+    ],
+)
+def test_a_part_of_a_sentence_gets_no_full_stop(part: str, translation: str, wanted: str) -> None:
+    assert Passage((Unit(part, 0, part=True),)).joined([translation]) == wanted
+    assert Passage((Unit(part, 0),)).joined([translation]) == translation
 
 
 def test_long_sentences_are_split_and_reported(bundle: Bundle) -> None:

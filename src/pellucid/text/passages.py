@@ -17,7 +17,14 @@ _BREAKS = re.compile(f"[{LINE_BREAKS}]+")
 _LETTER = re.compile(r"[^\W\d_]")
 _NUMBER = re.compile(r"\d+(?:[.,\u00a0\u202f ]\d{3})*(?:[.,]\d+)?")
 _DIGITS = re.compile(r"\D+")
+_DIGIT = re.compile(r"\d")
+_QUARTERS = {"15", "30", "45"}  # "half past" and the like have no digits
 _CLOCK = re.compile(r"\d\s?(?:h\b|heures?\b|:\s?\d|[ap]\.?m\b|o['\u2019]clock)", re.IGNORECASE)
+_TIME = re.compile(r"(?<![\d:])(\d{1,2})\s?[h:]\s?(\d{2})(?![\d:])", re.IGNORECASE)
+_FULL_STOP = re.compile(r"[^.]\.$")
+_NAMED = ("url", "email", "placeholder", "path")
+_NAMES = ("Tom", "Mary", "John")
+_ROUND_NUMBERS = ("20", "30", "50", "40", "60")
 _CHECKED = ("code", "tag", "url", "email", "placeholder", "path", "option", "emoji", "mark")
 
 
@@ -28,6 +35,8 @@ class Unit:
     text: str
     sentence: int
     """Which sentence of the text it is, or is a part of."""
+    part: bool = False
+    """Whether it is only a part of that sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +56,17 @@ class Passage:
         """The text with each unit replaced by its translation, which gets no line breaks in."""
         rest = iter(translations)
         return "".join(
-            part if isinstance(part, str) else one_line(next(rest)) for part in self.parts
+            part if isinstance(part, str) else _fitted(part, one_line(next(rest)))
+            for part in self.parts
         )
+
+
+def _fitted(unit: Unit, translation: str) -> str:
+    """A translation; that of a part of a sentence without a full stop that its source has not."""
+    if not unit.part or not _FULL_STOP.search(translation) or unit.text.endswith("."):
+        return translation
+    end = unit.text[-1] if unit.text[-1] in ",;:" else ""
+    return translation[:-1].rstrip() + end
 
 
 def one_line(text: str) -> str:
@@ -88,7 +106,8 @@ def cut(
             split += 1
             for part in split_long(sentence.core, limit, length):
                 core = part.rstrip()
-                parts += [Unit(core, number) if has_words(core) else core, part[len(core) :]]
+                unit = Unit(core, number, part=True) if has_words(core) else core
+                parts += [unit, part[len(core) :]]
         parts.append(sentence.after)
     return Passage(tuple(part for part in parts if part), split)
 
@@ -98,23 +117,69 @@ def _fits(text: str, limit: int, length: Callable[[str], int]) -> bool:
     return len(text.encode("utf-8", "replace")) < limit or length(text) <= limit
 
 
+def _fixed(text: str) -> list[tuple[int, int, str]]:
+    """Where what must survive stands, in order, and what it is."""
+    fixed = [(piece.start, piece.end, piece.kind) for piece in protected(text)]
+    for kind, pattern in (("number", _TIME), ("number", _NUMBER)):
+        for found in pattern.finditer(text):
+            if all(found.end() <= a or found.start() >= b for a, b, _ in fixed):
+                fixed.append((*found.span(), kind))
+    return sorted(fixed)
+
+
+@dataclass(frozen=True, slots=True)
+class StandIns:
+    """A text with common words in the place of what must survive: a model copies those."""
+
+    text: str
+    pairs: tuple[tuple[str, str], ...]
+    """What stands in, and for what."""
+
+    def restored(self, translation: str) -> str | None:
+        """The translation with what they stood for, or None if one is not there just once."""
+        for word, exact in self.pairs:
+            alone = re.compile(rf"(?<!\w){word}(?!\w)")
+            if len(alone.findall(translation)) != 1:
+                return None
+            translation = alone.sub(exact.replace("\\", "\\\\"), translation)
+        return translation
+
+
+def with_stand_ins(text: str) -> StandIns | None:
+    """The text with round numbers for its numbers and names for its addresses and the like; None
+    where that cannot be done, as for emoji and tags, which are no part of the sentence's grammar.
+    """
+    names, numbers = (
+        [word for word in words if word not in text] for words in (_NAMES, _ROUND_NUMBERS)
+    )
+    written, pairs, position = "", [], 0
+    for start, end, kind in _fixed(text):
+        if kind not in _NAMED and kind != "number":
+            return None
+        free = numbers if kind == "number" else names
+        if not free:
+            return None
+        word = free.pop(0)
+        pairs.append((word, text[start:end]))
+        written += text[position:start] + word
+        position = end
+    return StandIns(written + text[position:], tuple(pairs)) if pairs else None
+
+
 def without_protected(text: str) -> Passage:
     """The text cut at what must survive as it is: addresses, code, emoji, numbers.
 
     For a translation that has lost some of it: what is cut out cannot be lost.
     """
-    fixed = [(p.start, p.end) for p in protected(text)]
-    for number in _NUMBER.finditer(text):
-        if all(number.end() <= a or number.start() >= b for a, b in fixed):
-            fixed.append(number.span())
     parts: list[str | Unit] = []
     position = 0
-    for start, end in [*sorted(fixed), (len(text), len(text))]:
+    for start, end, _ in [*_fixed(text), (len(text), len(text), "")]:
         between = text[position:start]
         core = between.strip()
         before = between[: len(between) - len(between.lstrip())]
         after = between[len(before) + len(core) :]
-        parts += [before, Unit(core, 0) if has_words(core) else core, after, text[start:end]]
+        unit = Unit(core, 0, part=True) if has_words(core) else core
+        parts += [before, unit, after, text[start:end]]
         position = end
     return Passage(tuple(part for part in parts if part))
 
@@ -142,9 +207,14 @@ def _with_numbers(source: str, translation: str) -> str | None:
     """The same with its numbers, or None if one of three digits and more is lost.
 
     A smaller one is often a word on the other side, so it is only set back where another stands in
-    its place; and times of day are left alone, as 5 p.m. may well become 17 h.
+    its place; of times of day only the minutes must survive, as 5:20 p.m. may well become 17 h 20.
     """
-    for large in (True, False):
+    minutes = {minute for _, minute in _TIME.findall(source)} - {"00"}
+    if (_DIGIT.search(translation) or minutes - _QUARTERS) and (
+        minutes - {minute for _, minute in _TIME.findall(translation)}
+    ):
+        return None
+    for large in (True, False, None):
         if not large and (_CLOCK.search(source) or _CLOCK.search(translation)):
             break
         wanted, there = _numbers(source, large), _numbers(translation, large)
@@ -164,7 +234,10 @@ def _with_numbers(source: str, translation: str) -> str | None:
     return translation
 
 
-def _numbers(text: str, large: bool) -> list[tuple[str, re.Match[str]]]:
-    """The numbers of a text with their digits alone: those of three digits and more, or others."""
+def _numbers(text: str, large: bool | None) -> list[tuple[str, re.Match[str]]]:
+    """The numbers of a text with their digits alone: those of three digits and more, or the
+    others, or all."""
     found = ((_DIGITS.sub("", match[0]), match) for match in _NUMBER.finditer(text))
-    return [(digits, match) for digits, match in found if (len(digits) >= 3) == large]
+    return [
+        (digits, match) for digits, match in found if large is None or (len(digits) >= 3) == large
+    ]

@@ -16,7 +16,7 @@ from pellucid.decoding.options import DecodingOptions
 from pellucid.decoding.steps import Hypothesis
 from pellucid.errors import InputError
 from pellucid.text.capitals import lowered
-from pellucid.text.passages import Passage, cut, mended, without_protected
+from pellucid.text.passages import Passage, cut, mended, with_stand_ins, without_protected
 from pellucid.text.subwords import Side
 from pellucid.translator.directions import Direction, choose_direction
 from pellucid.translator.outcomes import Outcome, Report, Unit
@@ -269,6 +269,7 @@ class Translator:
             if found[0] is None and not (prefixes and prefixes[place]):
                 lost.append(place)
             outcomes.append(Outcome([one for one in found if one is not None], [unit]))
+        lost = self._with_stand_ins(texts, lost, outcomes, way, options)
         around = [without_protected(texts[place]) for place in lost]
         flat = [self._read(unit.text, way) for passage in around for unit in passage.units]
         again = iter(self._decoded(flat, way, options) if flat else [])
@@ -282,6 +283,30 @@ class Translator:
             if not outcome.texts:  # a forced beginning, and something lost: as it came
                 outcome.texts = [self.tokenizer.decode(outcome.units[0].result.best.tokens)]
         return outcomes
+
+    def _with_stand_ins(
+        self,
+        texts: Sequence[str],
+        lost: Sequence[int],
+        outcomes: list[Outcome],
+        way: Direction,
+        options: DecodingOptions,
+    ) -> list[int]:
+        """Units that lost something, translated with a common word in its place.
+
+        Sets the outcomes of those where that helped, and gives the places of the others.
+        """
+        found = {place: with_stand_ins(texts[place]) for place in lost}
+        tried = {place: one for place, one in found.items() if one is not None}
+        read = [self._read(one.text, way) for one in tried.values()]
+        units = self._decoded(read, way, options) if tried else []
+        written = self.tokenizer.decode_batch([unit.result.best.tokens for unit in units])
+        for (place, one), unit, text in zip(tried.items(), units, written, strict=True):
+            whole = one.restored(text)
+            whole = None if whole is None else mended(texts[place], whole)
+            if whole is not None and unit.text == one.text:  # and so not in capitals
+                outcomes[place] = Outcome([whole], [unit], rescued=True)
+        return [place for place in lost if not outcomes[place].rescued]
 
     def _translation(
         self,
