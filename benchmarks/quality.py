@@ -133,6 +133,8 @@ def main(arguments: Sequence[str] = ()) -> dict[str, Any]:
     parser.add_argument("--from", dest="origin", type=Path, help="Multi30k as it came")
     parser.add_argument("--set", action="append", default=[])
     parser.add_argument("--test", action="store_true", help="look at the test set")
+    pair = parser.parse_known_args(arguments)[0].pair
+    parser.set_defaults(data=ROOT / "data" / f"multi30k-{pair}")
     options = parsed(parser, arguments)
     folder = options.folder / options.pair
     folder.mkdir(parents=True, exist_ok=True)
