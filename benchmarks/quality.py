@@ -3,13 +3,8 @@
     python -m benchmarks quality --from FOLDER_WITH_MULTI30K [--pair en-de|en-fr] [--test]
         [--data data/multi30k-en-de] [--folder runs/quality] [--threads N]
 
-Everything is done by commands that a person would give, and goes on where it was interrupted:
-
-    en-de  two teachers, English to German and back (recipes/multi30k-teacher.toml), translate the
-           training pairs anew, each from its side; the model (recipes/multi30k-en-de.toml) learns
-           from the pairs and from these translations ("data diversification", Nguyen and others,
-           2020). No sentence comes from elsewhere.
-    en-fr  one model, from the pairs (recipes/multi30k-en-fr.toml).
+It trains with recipes/multi30k-en-de.toml or -en-fr.toml by the very command `pellucid train`, and
+goes on where it was interrupted.
 
 It prints the scores on validation, by which every choice is to be made; the test set is looked at
 with --test only, once, at the end, and only then is a result written. Two scores: sacreBLEU of the
@@ -85,27 +80,6 @@ def core_minutes(run: Path, threads: int) -> float:
     return statistics.median(steps) * len(steps) * threads / 60
 
 
-def taught(folder: Path, options: argparse.Namespace) -> list[str]:
-    """Train both teachers and let them translate; the settings that add what they wrote."""
-    pairs = pairs_of(options.data, "train")
-    settings = []
-    for number, (way, read) in enumerate((("en-de", 0), ("de-en", 1)), 1):
-        run = folder / f"teacher-{way}"
-        if not (run / "bundle").is_dir():
-            changes = (f'data.directions=["{way}"]', f"training.seed={number}")
-            train(RECIPES / "multi30k-teacher.toml", run, options, changes, quiet=False)
-        lines = [pair[read] for pair in pairs]
-        made = translate(run / "bundle", lines, folder / f"{way}.txt", BEAM)
-        rows = [(pair[0], new) if read == 0 else (new, pair[1])
-                for pair, new in zip(pairs, made, strict=True)]  # fmt: skip
-        path = folder / f"made-{way}.tsv"
-        text = "".join(f"{a}\t{b}\n" for a, b in rows)
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
-            path.write_text(text, encoding="utf-8")
-        settings.append(f"data.train.{number}.path={path.resolve()}")
-    return settings
-
-
 def scores(
     split: str, model: Path, folder: Path, options: argparse.Namespace
 ) -> dict[str, tuple[float, str]]:
@@ -140,9 +114,8 @@ def main(arguments: Sequence[str] = ()) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     run = folder / "model"
     if not (run / "bundle").is_dir():
-        settings = taught(folder, options) if options.pair == "en-de" else []
         recipe = RECIPES / f"multi30k-{options.pair}.toml"
-        train(recipe, run, options, (*settings, *options.set), quiet=False)
+        train(recipe, run, options, options.set, quiet=False)
     found = {}
     for split in ("valid", "test") if options.test else ("valid",):
         found[split] = scores(split, run / "bundle", folder, options)
@@ -161,14 +134,9 @@ def _result(
     from pellucid.model import Transformer
 
     model = Bundle.open(folder / "model" / "bundle")
-    minutes = {
-        run.name: core_minutes(run, options.threads)
-        for run in sorted(folder.iterdir())
-        if (run / "metrics.jsonl").is_file()
-    }
     mine = {
         "scores": found,
-        "core minutes": minutes,
+        "core minutes": core_minutes(folder / "model", options.threads),
         "parameters": Transformer(model.config).num_parameters(),
         "set": options.set,
     }
@@ -181,14 +149,14 @@ def _result(
             goal = GOALS[pair][name]
             rows.append([pair, name, f"{one['scores']['valid'][name][0]:.1f}", f"{score:.1f}",
                          f"{one['parameters'] / 1e6:.1f} M",
-                         f"{sum(one['core minutes'].values()):.0f}"])  # fmt: skip
+                         f"{one['core minutes']:.0f}"])  # fmt: skip
             goals[f"{pair}, {name}: at least {goal}"] = score
     signatures = {sign for one in pairs.values() for _, sign in one["scores"]["test"].values()}
     return {
         "title": "Quality on Multi30k",
         "table": {
             "columns": ["", "BLEU", "validation", "test 2016", "parameters",
-                        "minutes of one core, teachers included"],
+                        "minutes of one core"],
             "rows": rows,
         },
         "note": f"Multi30k's pairs alone; beam {BEAM}; {', '.join(sorted(signatures))}.",
