@@ -120,10 +120,10 @@ def _fits(text: str, limit: int, length: Callable[[str], int]) -> bool:
 def _fixed(text: str) -> list[tuple[int, int, str]]:
     """Where what must survive stands, in order, and what it is."""
     fixed = [(piece.start, piece.end, piece.kind) for piece in protected(text)]
-    for kind, pattern in (("number", _TIME), ("number", _NUMBER)):
+    for pattern in (_TIME, _NUMBER):
         for found in pattern.finditer(text):
             if all(found.end() <= a or found.start() >= b for a, b, _ in fixed):
-                fixed.append((*found.span(), kind))
+                fixed.append((*found.span(), "number"))
     return sorted(fixed)
 
 
