@@ -106,7 +106,7 @@ def test_a_run_starts_with_the_weights_it_was_given(
     bundle = start[1]
     train = write_tsv(tmp_path / "train.tsv", general(40, seed=3))
     valid = write_tsv(tmp_path / "valid.tsv", general(10, seed=4))
-    given = recipe(bundle.folder, [train], valid, steps=2, rate=1e-9)
+    given = recipe(bundle.folder, [train], valid, steps=2, rate=1e-7)
     made = Bundle.open(pellucid.train(given, folder=tmp_path / "run", quiet=True))
     assert made.directions == ("fr-en",)
     assert made.tokenizer.files() == bundle.tokenizer.files()
@@ -116,6 +116,17 @@ def test_a_run_starts_with_the_weights_it_was_given(
         np.testing.assert_allclose(after[name], array, atol=1e-6)
     assert any((after[name] != array).any() for name, array in before.items())
     assert str(bundle.folder) in made.about
+    # half of what changed is taken back, where that is wanted
+    half = Bundle.open(
+        pellucid.train(
+            tmp_path / "run", resume=True, overrides=["training.keep_start=0.5"], quiet=True
+        )
+    )
+    for name, array in before.items():
+        mean = (after[name].astype(np.float64) + array) / 2
+        np.testing.assert_allclose(half.weights()[name], mean, rtol=0, atol=1e-7)
+    assert "with 50% of the weights" in half.about
+    pellucid.train(tmp_path / "run", resume=True, overrides=["training.keep_start=0.0"], quiet=True)
     # and goes on, from the recipe that it wrote into its folder
     assert load_recipe(tmp_path / "run" / "recipe.toml") == given
     again = pellucid.train(

@@ -118,6 +118,7 @@ WRONG = [
     ("training.schedule=noma", ["'noma'", "'noam'"]),
     ("training.result=ema", ["needs ema"]),
     ("training.result=average", ["needs average"]),
+    ("training.keep_start=0.5", ["keep_start", "start_from", "leave it out"]),
     ("training.betas=[1.0, 0.9]", ["betas", "below 1"]),
     ("training.device=gpu", ["device"]),
     ("validation.metric=ter", ["'loss', 'bleu' or 'chrf'"]),

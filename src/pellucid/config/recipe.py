@@ -67,6 +67,11 @@ class Recipe(Settings):
     @model_validator(mode="after")
     def _nothing_is_decided_twice(self) -> Self:
         if self.start_from is None:
+            if self.training.keep_start:
+                raise ValueError(
+                    "training.keep_start keeps weights of the model that start_from names, and "
+                    "there is none: leave it out"
+                )
             return self
         if self.training.embeddings != "random":
             raise ValueError(
@@ -190,6 +195,7 @@ _MAY_CHANGE = (
     "training.minutes",
     "training.accumulate",
     "training.average",
+    "training.keep_start",
     "training.result",
     "training.device",
     "training.precision",

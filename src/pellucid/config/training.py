@@ -95,6 +95,10 @@ class TrainingConfig(Settings):
     """Which weights go into the bundle. auto: the average if `average` is set, else those of the
     best validation, else the last."""
 
+    keep_start: float = Field(default=0.0, ge=0, lt=1)
+    """With start_from: the share of the weights it started from that is mixed into the result. The
+    mean of before and after (0.5) often translates better than either."""
+
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")
     """Where to compute: auto takes a GPU if there is one."""
 

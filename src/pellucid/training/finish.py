@@ -67,6 +67,17 @@ def result_weights(recipe: Recipe, checkpoints: Checkpoints, best: Best | None) 
     return ResultWeights(saved.model, what, step if saved.average is None else None)
 
 
+def with_start(result: ResultWeights, start: Bundle, share: float) -> ResultWeights:
+    """The result with a share of the weights that the run started from."""
+    before = start.weights()
+    mixed = {
+        name: tensor.lerp(torch.from_numpy(before[name]).to(tensor), share)
+        for name, tensor in result.weights.items()
+    }
+    what = f"{result.what}, with {share:.0%} of the weights that it started from"
+    return ResultWeights(mixed, what, None)
+
+
 def load_into(model: Transformer, weights: Mapping[str, Tensor]) -> None:
     """Give a model these weights."""
     with torch.no_grad():

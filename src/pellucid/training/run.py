@@ -320,6 +320,9 @@ class _Run:
     def _finish(self, loop: Loop, prepared: Prepared, reason: str) -> dict[str, Any]:
         """Choose the weights, judge them, and write the bundle."""
         result = finish.result_weights(self.recipe, self.checkpoints, loop.place.best)
+        share = self.recipe.training.keep_start
+        if share and (start := open_start(self.recipe, self.group)) is not None:
+            result = finish.with_start(result, start, share)
         with self.group.plain(loop.model) as model:
             finish.load_into(model, result.weights)
             model.eval()
