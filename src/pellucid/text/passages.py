@@ -21,6 +21,10 @@ _DIGIT = re.compile(r"\d")
 _QUARTERS = {"15", "30", "45"}  # "half past" and the like have no digits
 _CLOCK = re.compile(r"\d\s?(?:h\b|heures?\b|:\s?\d|[ap]\.?m\b|o['\u2019]clock)", re.IGNORECASE)
 _TIME = re.compile(r"(?<![\d:])(\d{1,2})\s?[h:]\s?(\d{2})(?![\d:])", re.IGNORECASE)
+_HALF_DAY = re.compile(
+    r"[ap]\.?m\b|soir|matin|midi|nuit|morning|noon|evening|night|abend|morgen|mittag|nacht",
+    re.IGNORECASE,
+)
 _FULL_STOP = re.compile(r"[^.]\.$")
 _NAMED = ("url", "email", "placeholder", "path")
 _NAMES = ("Tom", "Mary", "John")
@@ -214,6 +218,7 @@ def _with_numbers(source: str, translation: str) -> str | None:
         minutes - {minute for _, minute in _TIME.findall(translation)}
     ):
         return None
+    translation = _with_hour(source, translation)
     for large in (True, False, None):
         if not large and (_CLOCK.search(source) or _CLOCK.search(translation)):
             break
@@ -232,6 +237,17 @@ def _with_numbers(source: str, translation: str) -> str | None:
         for match, written in reversed(list(zip(strange, lost, strict=True))):
             translation = translation[: match.start()] + written + translation[match.end() :]
     return translation
+
+
+def _with_hour(source: str, translation: str) -> str:
+    """The same with the hour of its one time of day, unless someone counts to twelve there."""
+    wanted, there = list(_TIME.finditer(source)), list(_TIME.finditer(translation))
+    if len(wanted) != 1 or len(there) != 1 or wanted[0][2] != there[0][2]:
+        return translation
+    if _HALF_DAY.search(source) or _HALF_DAY.search(translation):
+        return translation
+    start, end = there[0].span(1)
+    return translation[:start] + wanted[0][1] + translation[end:]
 
 
 def _numbers(text: str, large: bool | None) -> list[tuple[str, re.Match[str]]]:
