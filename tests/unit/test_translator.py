@@ -229,6 +229,17 @@ def test_a_part_of_a_sentence_gets_no_full_stop(part: str, translation: str, wan
     assert Passage((Unit(part, 0),)).joined([translation]) == translation
 
 
+def test_an_address_is_not_cut_and_does_not_make_a_sentence_long() -> None:
+    address = "https://a.example/" + "b/?" * 40 + "c"
+    text = f"lis {address} demain"
+    assert [unit.text for unit in cut(text, limit=30).units] == [text]
+    longer = f"{'un petit mot, ' * 5}puis {address} et encore {'deux mots, ' * 5}fin"
+    passage = cut(longer, limit=30)
+    assert passage.split == 1
+    assert len(passage.units) > 4
+    assert sum(address in unit.text for unit in passage.units) == 1
+
+
 def test_long_sentences_are_split_and_reported(bundle: Bundle) -> None:
     text = " ".join(["un petit vélo vert"] * 400)
     found = Translator(bundle, Parrot()).translate([text])[0]

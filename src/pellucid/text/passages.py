@@ -7,7 +7,7 @@ the units between them are sentences, and the parts of sentences that are too lo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from pellucid.text.documents.protected import protected
@@ -104,16 +104,36 @@ def cut(
         parts.append(sentence.before)
         if not has_words(sentence.core):
             parts.append(sentence.core)
-        elif limit is None or _fits(sentence.core, limit, length):
+        elif limit is None or _fits(_with_names(sentence.core), limit, length):
             parts.append(Unit(sentence.core, number))
         else:
             split += 1
-            for part in split_long(sentence.core, limit, length):
+            for part in _whole(sentence.core, split_long(sentence.core, limit, length)):
                 core = part.rstrip()
                 unit = Unit(core, number, part=True) if has_words(core) else core
                 parts += [unit, part[len(core) :]]
         parts.append(sentence.after)
     return Passage(tuple(part for part in parts if part), split)
+
+
+def _with_names(text: str) -> str:
+    """The text with one short word for each address: how long that is does not count."""
+    for piece in reversed(protected(text, _NAMED)):
+        text = f"{text[: piece.start]}{_NAMES[0]}{text[piece.end :]}"
+    return text
+
+
+def _whole(text: str, parts: Iterable[str]) -> Iterator[str]:
+    """The parts of a text, together where a cut would go through an address or the like."""
+    pieces = protected(text)
+    position, waiting = 0, ""
+    for part in parts:
+        position, waiting = position + len(part), waiting + part
+        if not any(piece.start < position < piece.end for piece in pieces):
+            yield waiting
+            waiting = ""
+    if waiting:
+        yield waiting
 
 
 def _fits(text: str, limit: int, length: Callable[[str], int]) -> bool:
