@@ -135,6 +135,14 @@ def test_tatoeba_is_cleaned_split_and_attributed(tmp_path: Path, prepare: Prepar
     for line in lines_of(tmp_path / "out" / "joined.tsv.gz"):  # of the training pairs alone
         assert sum(english[1:-1] in line.split("\t")[0] for english, _ in learned) >= 2
 
+    words = [line.split("\t") for line in lines_of(tmp_path / "out" / "words.tsv.gz")]
+    assert words
+    for english, french in words:
+        assert any(english.strip(".").lower() in pair[0].lower() for pair in learned)
+        assert any(french.strip(".").lower() in pair[1].lower() for pair in learned)
+        assert not places.get(normalise(english), set()) & {"valid", "test"}
+        assert sentence_hash(english) not in EXCLUDED
+
     readme = (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
     assert "CC-BY 2.0 FR" in readme
     assert f"| {done.pairs['train']:,} |" in readme

@@ -22,12 +22,13 @@ from pellucid.errors import InputError, PellucidError
 from pellucid.text.cleaning import CleaningReport, Verdict, judge, pair_hash
 from pellucid.text.corpus import Pair, read_pairs
 from pellucid.text.joining import is_short, joined
+from pellucid.text.lexicon import dictionary_lines
 from pellucid.text.lines import read_lines
 from pellucid.text.prepared import Prepared, file_sha256, find_prepared, write_prepared
-from pellucid.text.splits import sentence_hash, split_by_sentence
+from pellucid.text.splits import normalise, sentence_hash, split_by_sentence
 
 NAME = "tatoeba-fr-en"
-VERSION = 2
+VERSION = 3
 """Raised when the treatment below changes, so that older folders are prepared again."""
 
 PACKAGE = "nmt==0.0.6"
@@ -54,7 +55,9 @@ Left out are pairs with a side in a public test set that must stay unseen (liste
 Pellucid). The rest is split so that no sentence, on either side, up to case and punctuation,
 stands in two splits, and put in an order drawn by hash. `short.tsv.gz` has the shortest pairs of
 `train.tsv.gz` once more, for who wants them seen more often; `joined.tsv.gz` has some of its pairs
-put together into longer ones, which Tatoeba has few of.
+put together into longer ones, which Tatoeba has few of; `words.tsv.gz` has single words with their
+translations, found by counting over `train.tsv.gz`, but for what stands in the other splits or in
+the test set above.
 
 Each line is English, a tab, French, in UTF-8.
 """
@@ -122,7 +125,8 @@ def prepare_tatoeba(
         _check(archive, sha256)
         text = _extract(archive, folder / TEXT)
         say("cleaning")
-        pairs, credits, report = _read(text, excluded_hashes() if excluded is None else excluded)
+        unseen = excluded_hashes() if excluded is None else excluded
+        pairs, credits, report = _read(text, unseen)
     say(f"splitting {len(pairs):,} pairs")
     split_of = split_by_sentence([(pair.first, pair.second) for pair in pairs], SHARES)
     splits: dict[str, list[int]] = {"train": [], "valid": [], "test": []}
@@ -139,10 +143,20 @@ def prepare_tatoeba(
         for split, indices in splits.items()
         for line, index in enumerate(indices, start=1)
     )
+    say("finding words that translate each other")
+    held_out = {
+        normalise(side) for split in ("valid", "test") for row in rows[split] for side in row
+    }
+    words = (
+        row
+        for row in dictionary_lines(rows["train"])
+        if not any(normalise(side) in held_out or sentence_hash(side) in unseen for side in row)
+    )
     extra = {
         "attribution.tsv.gz": attribution,
         "short.tsv.gz": ("\t".join(row) for row in rows["train"] if is_short(*row)),
         "joined.tsv.gz": map("\t".join, joined(rows["train"])),
+        "words.tsv.gz": map("\t".join, words),
     }
     return write_prepared(directory, recipe, rows, report, README, extra)
 
