@@ -229,6 +229,25 @@ def test_a_part_of_a_sentence_gets_no_full_stop(part: str, translation: str, wan
     assert Passage((Unit(part, 0),)).joined([translation]) == translation
 
 
+@pytest.mark.parametrize(
+    ("part", "translation", "language", "wanted"),
+    [
+        ("le vieil homme dort,", "The old man sleeps.", "en", "the old man sleeps,"),
+        ("je dors,", "I'm asleep.", "en", "I'm asleep,"),
+        ("il fait froid.", "It is cold.", "en", "it is cold."),
+        ("Paul dort,", "Paul sleeps,", "en", "Paul sleeps,"),
+        ("dogs bark,", "Hunde bellen,", "de", "Hunde bellen,"),
+        ("dogs bark,", "Les chiens aboient,", "fr", "les chiens aboient,"),
+        ("dogs bark,", "Les chiens aboient,", None, "Les chiens aboient,"),
+    ],
+)
+def test_a_part_of_a_sentence_begins_with_a_small_letter_where_its_source_does(
+    part: str, translation: str, language: str | None, wanted: str
+) -> None:
+    assert Passage((Unit(part, 0, part=True),)).joined([translation], language) == wanted
+    assert Passage((Unit(part, 0),)).joined([translation], language) == translation
+
+
 def test_an_address_is_not_cut_and_does_not_make_a_sentence_long() -> None:
     address = "https://a.example/" + "b/?" * 40 + "c"
     text = f"lis {address} demain"

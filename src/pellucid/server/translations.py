@@ -206,7 +206,7 @@ async def stream(
                 )
                 made.append(translation.text)
             size = min(2 * size, 32)
-        yield "done", {"translatedText": passage.joined(made)}
+        yield "done", {"translatedText": passage.joined(made, steps[-1].way.target)}
 
 
 def longer(visit: Visit, seconds: float) -> None:

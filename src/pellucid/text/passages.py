@@ -25,6 +25,8 @@ _HALF_DAY = re.compile(
     r"[ap]\.?m\b|soir|matin|midi|nuit|morning|noon|evening|night|abend|morgen|mittag|nacht",
     re.IGNORECASE,
 )
+_CAPITAL_NOUNS = {"de", "lb", "nds"}  # a capital there may well be right
+_I = re.compile(r"I\b")
 _FULL_STOP = re.compile(r"[^.]\.$")
 _NAMED = ("url", "email", "placeholder", "path")
 _NAMES = ("Tom", "Mary", "John")
@@ -56,18 +58,27 @@ class Passage:
         """What is to be translated, in order."""
         return [part for part in self.parts if isinstance(part, Unit)]
 
-    def joined(self, translations: Sequence[str]) -> str:
-        """The text with each unit replaced by its translation, which gets no line breaks in."""
+    def joined(self, translations: Sequence[str], language: str | None = None) -> str:
+        """The text with each unit replaced by its translation, which gets no line breaks in.
+
+        language: that of the translations, which says where capital letters stand.
+        """
         rest = iter(translations)
         return "".join(
-            part if isinstance(part, str) else _fitted(part, one_line(next(rest)))
+            part if isinstance(part, str) else _fitted(part, one_line(next(rest)), language)
             for part in self.parts
         )
 
 
-def _fitted(unit: Unit, translation: str) -> str:
-    """A translation; that of a part of a sentence without a full stop that its source has not."""
-    if not unit.part or not _FULL_STOP.search(translation) or unit.text.endswith("."):
+def _fitted(unit: Unit, translation: str, language: str | None) -> str:
+    """A translation; that of a part of a sentence without a full stop that its source has not,
+    and with a small letter at its beginning, as in the middle of a sentence."""
+    if not unit.part:
+        return translation
+    small = language is not None and language not in _CAPITAL_NOUNS
+    if small and unit.text[0].islower() and not _I.match(translation):
+        translation = translation[:1].lower() + translation[1:]
+    if not _FULL_STOP.search(translation) or unit.text.endswith("."):
         return translation
     end = unit.text[-1] if unit.text[-1] in ",;:" else ""
     return translation[:-1].rstrip() + end

@@ -136,7 +136,8 @@ class Translator:
                 while waiting and (len(window) < size or len(waiting) == 2):
                     for passage, outcomes in waiting.pop(0).result():
                         report.add(passage, outcomes)
-                        yield passage.joined([outcome.texts[0] for outcome in outcomes])
+                        texts = [outcome.texts[0] for outcome in outcomes]
+                        yield passage.joined(texts, way.target)
                 if not more:
                     return
                 size = min(2 * size, WINDOW)
@@ -278,7 +279,7 @@ class Translator:
             written = self.tokenizer.decode_batch([part.result.best.tokens for part in parts])
             if outcomes[place].units[0].text != texts[place]:
                 written = [one.upper() for one in written]
-            outcomes[place] = Outcome([passage.joined(written)], parts, rescued=True)
+            outcomes[place] = Outcome([passage.joined(written, way.target)], parts, rescued=True)
         for outcome in outcomes:
             if not outcome.texts:  # a forced beginning, and something lost: as it came
                 outcome.texts = [self.tokenizer.decode(outcome.units[0].result.best.tokens)]
@@ -318,7 +319,7 @@ class Translator:
     ) -> Translation:
         most = max((len(outcome.texts) for outcome in outcomes), default=1)
         n_best = dict.fromkeys(
-            passage.joined([o.texts[min(rank, len(o.texts) - 1)] for o in outcomes])
+            passage.joined([o.texts[min(rank, len(o.texts) - 1)] for o in outcomes], way.target)
             for rank in range(min(most, options.n_best))
         )
         return Translation(
