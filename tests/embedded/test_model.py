@@ -39,6 +39,9 @@ FRENCH = [
     ("je suis étudiant", r"(I am|I'm) a student"),
     ("Merci.", r"Thank(s| you)"),
     ("Bonne nuit.", r"Good night"),
+    ("Bonjour !", r"Good (morning|afternoon|day)|Hello"),
+    ("chien", r"^(the |The )?dog\.?$"),
+    ("livre", r"^(the |The )?book\.?$"),
     ("Où habites-tu ?", r"Where do you live\?"),
     ("Je ne sais pas.", r"(don't|do not) know"),
     ("Elle a trois enfants.", r"She has (three|3) (children|kids)"),
@@ -54,6 +57,9 @@ ENGLISH = [
     ("She has three children.", r"Elle a (trois|3) enfants"),
     ("Tom doesn't like coffee.", r"Tom n'aime pas le café"),
     ("I live in Boston.", r"Boston"),
+    ("How are you?", r"Comment (vas-tu|allez-vous|ça va)"),
+    ("cat", r"^([Ll]e )?chat\.?$"),
+    ("happy", r"^[Hh]eureux\.?$"),
 ]
 
 
