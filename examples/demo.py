@@ -99,7 +99,7 @@ def main() -> int:
         return error.exit_code
     console.print(
         "\nWhat to try next:\n"
-        '  .venv/bin/pellucid translate --to fr "Good morning, how are you?"\n'
+        '  .venv/bin/pellucid translate --to fr "Where is the station?"\n'
         "  .venv/bin/pellucid serve                   # the page: translate, look inside\n"
         "  .venv/bin/pellucid train recipes/toy.toml  # a model of your own, in a minute"
     )
