@@ -73,6 +73,7 @@ def joined(batches: list[Batch]) -> Batch:
         **{name: stacked(name) for name in ("source", "target_in", "target_out")},
         pairs=np.concatenate([b.pairs for b in batches]),
         directions=np.concatenate([b.directions for b in batches]),
+        source_sides=np.concatenate([b.source_sides for b in batches]),
         source_tokens=sum(b.source_tokens for b in batches),
         target_tokens=sum(b.target_tokens for b in batches),
     )

@@ -100,6 +100,15 @@ class Recipe(Settings):
         return self
 
     @model_validator(mode="after")
+    def _teachers_can_be_asked(self) -> Self:
+        if self.training.teachers and self.batches.subword_sampling is not None:
+            raise ValueError(
+                "training.teachers are asked once about each sentence as it is spelled, and "
+                "batches.subword_sampling spells it anew each time: leave one out"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _validation_is_there(self) -> Self:
         if self.training.result == "best" and not self.checkpoints.keep_best:
             raise ValueError("training.result = 'best' needs checkpoints.keep_best = true")
@@ -141,9 +150,16 @@ def load_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def _resolve_paths(values: dict[str, Any], base: Path) -> None:
-    start = values.get("start_from")
-    if isinstance(start, str) and (base / Path(start).expanduser()).is_dir():  # else it is a name
-        values["start_from"] = os.path.normpath(base / Path(start).expanduser())
+    def model(name: Any) -> Any:
+        if isinstance(name, str) and (base / Path(name).expanduser()).is_dir():
+            return os.path.normpath(base / Path(name).expanduser())
+        return name  # no folder: it is a name
+
+    if "start_from" in values:
+        values["start_from"] = model(values["start_from"])
+    training = values.get("training")
+    if isinstance(training, dict) and isinstance(training.get("teachers"), list):
+        training["teachers"] = [model(name) for name in training["teachers"]]
     data = values.get("data")
     for split in ("train", "valid", "test"):
         corpora = data.get(split) if isinstance(data, dict) else None

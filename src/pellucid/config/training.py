@@ -78,6 +78,16 @@ class TrainingConfig(Settings):
     (R-Drop; 5 is usual for translation). It keeps a model from learning few pairs by heart, and
     makes a step take twice as long."""
 
+    teachers: tuple[str, ...] = ()
+    """Models to learn from besides the right answers (distillation), as folders or names: what they
+    hold probable at each place of the training pairs, in the mean over them, is asked once before
+    the first step and kept in the run's folder. A model that learns from several others comes
+    close to what they would say together. They must have the run's vocabulary: models trained on
+    the same data with the same section tokenizer do."""
+
+    teaching: float = Field(default=0.5, gt=0, le=1)
+    """With teachers: how much of the target is what they say; the rest is the right token."""
+
     clip: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     """The longest gradient; a longer one is shortened to this. 0 leaves every gradient as it is."""
 

@@ -62,6 +62,9 @@ class Batch:
     directions: Ids
     """(B,) which of the directions each row is in."""
 
+    source_sides: Ids
+    """(B,) which side of its pair, 0 or 1, each row's source is."""
+
     epoch: int
     index: int
     """Place in the epoch's list of batches, which all ranks share."""
@@ -207,7 +210,7 @@ class Batches:
         if index >= len(plan):
             nothing, none = np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
             return Batch(
-                nothing, nothing, nothing, none, none, epoch, index, last, 0, 0,
+                nothing, nothing, nothing, none, none, none, epoch, index, last, 0, 0,
                 self.tokenizer.pad_id,
             )  # fmt: skip
         rows = slice(int(plan.begin[index]), int(plan.end[index]))
@@ -225,7 +228,7 @@ class Batches:
         target_tokens = len(targets[0]) + TARGET_EXTRA * len(pairs)
         return Batch(
             source, target_in, target_out, pairs.astype(np.int64), directions.astype(np.int64),
-            epoch, index, last, source_tokens, target_tokens, pad,
+            sides.astype(np.int64), epoch, index, last, source_tokens, target_tokens, pad,
         )  # fmt: skip
 
     def _gathered(self, pairs: NDArray[np.int32], sides: NDArray[np.uint8]) -> tuple[Ids, Ids]:

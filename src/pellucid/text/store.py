@@ -95,9 +95,9 @@ class Prepared:
         compares the sizes only, for processes that open what another one has just checked.
         """
         folder = Path(folder)
-        manifest = _read_manifest(folder)
+        manifest = read_manifest(folder)
         for name, expected in manifest["files"].items():
-            _check_file(folder / name, expected, verify)
+            check_file(folder / name, expected, verify)
         tokenizer = open_subwords(folder, manifest["files"])
         splits = {name: _open_split(folder, name, about) for name, about in _splits(manifest)}
         return cls(folder, manifest, tokenizer, splits)
@@ -130,7 +130,8 @@ def _splits(manifest: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
     return list(manifest["splits"].items())
 
 
-def _read_manifest(folder: Path) -> dict[str, Any]:
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """What a store says of itself, if that is whole."""
     path = folder / MANIFEST
     again = "prepare the data again"
     try:
@@ -148,7 +149,8 @@ def _read_manifest(folder: Path) -> dict[str, Any]:
     return manifest
 
 
-def _check_file(path: Path, expected: dict[str, Any], verify: bool) -> None:
+def check_file(path: Path, expected: dict[str, Any], verify: bool) -> None:
+    """Raise `DamagedStoreError` unless a file is as its store says."""
     again = "prepare the data again"
     try:
         size = path.stat().st_size

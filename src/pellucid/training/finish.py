@@ -106,6 +106,7 @@ def write_bundle(
         "title": recipe.title,
         "training": {
             **({"started from": recipe.start_from} if recipe.start_from else {}),
+            **({"teachers": len(recipe.training.teachers)} if recipe.training.teachers else {}),
             "weights": weights,
             "steps": steps,
             "target tokens seen": target_tokens,

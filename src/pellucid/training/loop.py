@@ -28,11 +28,12 @@ from pellucid.training.averaging import MovingAverage
 from pellucid.training.checkpoint import Checkpoint, Checkpoints
 from pellucid.training.flops import training_flops
 from pellucid.training.group import Group
-from pellucid.training.loss import TokenLoss, linear_loss
+from pellucid.training.loss import Taught, TokenLoss, linear_loss
 from pellucid.training.optimizers import Optimizers
 from pellucid.training.schedule import highest_rate, rate_share
 from pellucid.training.signals import Signals, StoppedError
 from pellucid.training.stored import Stored
+from pellucid.training.teaching import Lessons
 from pellucid.training.validate import InterruptedValidationError, Scores, Validation, tensors_of
 from pellucid.training.watching import StepReport, ValidationReport, Watcher, perplexity
 
@@ -72,7 +73,12 @@ class Objective(nn.Module):
         self.states = states or model.states
 
     def forward(
-        self, source: Tensor, target_in: Tensor, places: Tensor, targets: Tensor
+        self,
+        source: Tensor,
+        target_in: Tensor,
+        places: Tensor,
+        targets: Tensor,
+        taught: Taught | None = None,
     ) -> TokenLoss:
         """Sums of the losses of the real target tokens; see `validate.Tensors`.
 
@@ -84,11 +90,13 @@ class Objective(nn.Module):
             places = torch.stack([places, places + target_in.numel()], dim=1).flatten()
             source, target_in = source.repeat(2, 1), target_in.repeat(2, 1)
             targets = targets.repeat_interleave(2)  # a token's two readings side by side
+            if taught is not None:
+                taught = Taught(*(part.repeat_interleave(2, 0) for part in taught))
         states = self.states(source, target_in)  # (B, T, D)
         rows = states.flatten(0, 1).index_select(0, places)  # (N, D): no padding
         output = self.model.output
         sums = linear_loss(
-            rows, output.weight, output.bias, targets, self.smoothing, self.agreement
+            rows, output.weight, output.bias, targets, self.smoothing, self.agreement, taught
         )
         return TokenLoss(sums.smoothed / 2, sums.plain / 2) if self.agreement else sums
 
@@ -139,6 +147,7 @@ class Loop:
     group: Group
     signals: Signals
     average: MovingAverage | None = None
+    lessons: Lessons | None = None
     compiled: Callable[[Tensor, Tensor], Tensor] | None = None
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
     place: Place = field(default_factory=Place)
@@ -209,7 +218,8 @@ class Loop:
         for number, batch in enumerate(batches, 1):
             with self.group.accumulating(self.objective, last=number == len(batches)):
                 with self.autocast():
-                    sums = self.objective(*tensors_of(batch, self.device))
+                    taught = None if self.lessons is None else self.lessons.of(batch, self.device)
+                    sums = self.objective(*tensors_of(batch, self.device), taught)
                 (sums.smoothed * (self.group.gradient_factor / tokens)).backward()
             plain.append(sums.plain.item())
             smoothed.append(sums.smoothed.item())

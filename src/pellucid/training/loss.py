@@ -12,6 +12,9 @@ backward pass.
 Where each token is read twice, with other dropout, `agreement` asks the two readings to say the
 same (R-Drop, Liang and others, 2021): α · ½ (KL(a ‖ b) + KL(b ‖ a)) for each pair of readings,
 which are rows 2i and 2i + 1.
+
+Where teachers were asked (`training.teachers`), `Taught` says how much of the right token's place
+in the target goes to which tokens: onehot becomes (1 - Σ shares) · onehot + shares.
 """
 
 from __future__ import annotations
@@ -39,18 +42,37 @@ class TokenLoss(NamedTuple):
     """-log p of the right tokens, of which the perplexity is made. It has no gradient."""
 
 
+class Taught(NamedTuple):
+    """What teachers hold probable where N targets stand."""
+
+    tokens: Tensor
+    """(N, K)"""
+
+    shares: Tensor
+    """(N, K) how much of the target each of them gets, at most 1 together; the right token keeps
+    the rest."""
+
+
 def smoothed_cross_entropy(
-    logits: Tensor, targets: Tensor, smoothing: float = 0.0, agreement: float = 0.0
+    logits: Tensor,
+    targets: Tensor,
+    smoothing: float = 0.0,
+    agreement: float = 0.0,
+    taught: Taught | None = None,
 ) -> TokenLoss:
     """The plain formula, from logits `(N, V)` and token ids `(N,)`; `linear_loss` must equal it."""
     logs = logits.to(_sum_dtype(logits.dtype)).log_softmax(dim=-1)
-    right = -logs.gather(-1, targets[:, None]).sum()
-    smoothed = (1 - smoothing) * right - smoothing * logs.mean(dim=-1).sum()
+    right = -logs.gather(-1, targets[:, None])
+    wanted = right.sum()
+    if taught is not None:
+        kept = 1 - taught.shares.sum(dim=-1, keepdim=True)
+        wanted = (kept * right).sum() - (taught.shares * logs.gather(-1, taught.tokens)).sum()
+    smoothed = (1 - smoothing) * wanted - smoothing * logs.mean(dim=-1).sum()
     if agreement:
         a, b = logs[0::2], logs[1::2]
         # Σ a (log a - log b) + Σ b (log b - log a)
         smoothed = smoothed + agreement / 2 * ((a.exp() - b.exp()) * (a - b)).sum()
-    return TokenLoss(smoothed, right.detach())
+    return TokenLoss(smoothed, right.sum().detach())
 
 
 def linear_loss(
@@ -60,13 +82,14 @@ def linear_loss(
     targets: Tensor,
     smoothing: float = 0.0,
     agreement: float = 0.0,
+    taught: Taught | None = None,
 ) -> TokenLoss:
     """The loss of `states (N, D)` through the output layer `weight (V, D)`, `bias (V,)`.
 
     Equal to `smoothed_cross_entropy` of `F.linear(states, weight, bias)` and the rest.
     """
     smoothed, plain = _LinearLoss.apply(  # type: ignore[no-untyped-call]
-        states, weight, bias, targets, smoothing, agreement
+        states, weight, bias, targets, smoothing, agreement, taught
     )
     return TokenLoss(smoothed, plain)
 
@@ -88,6 +111,7 @@ class _LinearLoss(torch.autograd.Function):
         targets: Tensor,
         smoothing: float,
         agreement: float,
+        taught: Taught | None,
     ) -> tuple[Tensor, Tensor]:
         if torch.is_autocast_enabled(states.device.type):
             kind = torch.get_autocast_dtype(states.device.type)
@@ -112,13 +136,19 @@ class _LinearLoss(torch.autograd.Function):
             some, right = rows[start : start + size], targets[start : start + size, None]
             logits = _logits(some, matrix, bias, room[: len(some)]).to(wide)
             of_right, highest = logits.gather(-1, right), logits.amax(dim=-1, keepdim=True)
+            told = None if taught is None else _part(taught, start, size, wide)
+            of_taught = None if told is None else logits.gather(-1, told.tokens)
             apart = logits[0::2] - logits[1::2] if agreement else None
             p = torch.softmax(logits, dim=-1, out=logits)
             norm = highest - p.amax(dim=-1, keepdim=True).log()  # log Σ exp, (n, 1)
-            wrong = (norm - of_right).sum()
-            plain += wrong
+            wrong = norm - of_right  # -log p of the right tokens, (n, 1)
+            plain += wrong.sum()
+            kept = None
+            if told is not None and of_taught is not None:
+                kept = 1 - told.shares.sum(dim=-1, keepdim=True)
+                wrong = kept * wrong + (told.shares * (norm - of_taught)).sum(dim=-1, keepdim=True)
             mean = ((some * all_weights).sum(dim=-1) + all_biases) / V  # in `wide`, as @ is not
-            smoothed += (1 - smoothing) * wrong + smoothing * (norm.squeeze(-1) - mean).sum()
+            smoothed += (1 - smoothing) * wrong.sum() + smoothing * (norm.squeeze(-1) - mean).sum()
             if apart is not None:
                 apart -= norm[0::2] - norm[1::2]  # log a - log b
                 smoothed += agreement * _agree(p, apart, agreement)
@@ -126,7 +156,11 @@ class _LinearLoss(torch.autograd.Function):
                 continue
             # d loss / d logits = p - q, written over p; but for the ε / V in each q, for which
             # there are sums
-            p.scatter_add_(-1, right, p.new_full(right.shape, smoothing - 1))
+            if told is None or kept is None:
+                p.scatter_add_(-1, right, p.new_full(right.shape, smoothing - 1))
+            else:
+                p.scatter_add_(-1, right, (smoothing - 1) * kept)
+                p.scatter_add_(-1, told.tokens, (smoothing - 1) * told.shares)
             if d_bias is not None:
                 d_bias += p.sum(dim=0) - len(some) * smoothing / V
             gradient = p.to(kind)
@@ -150,7 +184,13 @@ class _LinearLoss(torch.autograd.Function):
         d_states, d_weight, *rest = ctx.saved_tensors
         d_bias = rest[0].mul_(outer) if ctx.has_bias else None
         # In place: this function is run once, and its results are its own.
-        return d_states.mul_(outer).to(ctx.kind), d_weight.mul_(outer), d_bias, None, None, None
+        return d_states.mul_(outer).to(ctx.kind), d_weight.mul_(outer), d_bias, *[None] * 4
+
+
+def _part(taught: Taught, start: int, size: int, kind: torch.dtype) -> Taught:
+    """That of some rows."""
+    tokens, shares = (part[start : start + size] for part in taught)
+    return Taught(tokens, shares.to(kind))
 
 
 def _agree(p: Tensor, apart: Tensor, weight: float) -> Tensor:

@@ -2,6 +2,7 @@
 
 RUN/recipe.toml     the whole recipe, as it was used
 RUN/data/           the prepared data
+RUN/lessons/        what the teachers say of it, if there are any
 RUN/checkpoints/    what to go on from
 RUN/metrics.jsonl   what was measured, and RUN/events/ for TensorBoard
 RUN/attention.json  the attention of one sentence
@@ -41,13 +42,16 @@ from pellucid.training.progress import Lines, Panel, watchers_for
 from pellucid.training.report import write_report
 from pellucid.training.signals import Signals, StoppedError
 from pellucid.training.start import load_start, open_start, start_config
+from pellucid.training.teaching import Lessons, ask_teachers
 from pellucid.training.validate import InterruptedValidationError, Scores, Validation
 from pellucid.training.watching import Watcher
+from pellucid.translator.loading import open_bundle
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 RECIPE, DATA, CHECKPOINTS, BUNDLE = "recipe.toml", "data", "checkpoints", "bundle"
+LESSONS = "lessons"
 
 
 def train(
@@ -138,6 +142,8 @@ class _Run:
         self.checkpoints = Checkpoints(folder / CHECKPOINTS, keep, average, self.say)
         self.signals = Signals()
         self.start: Bundle | None = None
+        self.teachers: list[Bundle] = []
+        """Open in process 0 only."""
 
     def say(self, line: str) -> None:
         """Tell a person something, also before the watchers have started."""
@@ -148,11 +154,13 @@ class _Run:
         """All of it."""
         in_main(self.group, self._claim_folder)
         self.start = open_start(self.recipe, self.group)
+        self.teachers = in_main(self.group, self._open_teachers, patient=True) or []
         prepared = self._prepared()
         resumed = self._last_step()
         checkpoint = None if resumed is None else self.checkpoints.load(resumed)
         self._set_threads(None if checkpoint is None else checkpoint.state["threads"])
-        loop = self._loop(prepared, drawn=checkpoint is None)
+        lessons = self._lessons(prepared)
+        loop = self._loop(prepared, lessons, drawn=checkpoint is None)
         if checkpoint is not None:
             loop.restore(checkpoint)
         for watcher in self.watchers:
@@ -258,7 +266,23 @@ class _Run:
         if threads is not None:
             torch.set_num_threads(threads)
 
-    def _loop(self, prepared: Prepared, *, drawn: bool) -> Loop:
+    def _open_teachers(self) -> list[Bundle]:
+        """Before anything takes time: one may be missing."""
+        return [open_bundle(name) for name in self.recipe.training.teachers]
+
+    def _lessons(self, prepared: Prepared) -> Lessons | None:
+        """What the teachers say, if there are any: asked by process 0, opened by all."""
+        if not self.recipe.training.teachers:
+            return None
+        folder, console = self.folder / LESSONS, self.console
+
+        def asked() -> str:
+            return ask_teachers(self.teachers, prepared, folder, self.device, console=console)
+
+        key = self.group.from_main(in_main(self.group, asked, patient=True))
+        return Lessons.open(folder, key, prepared, self.recipe.training.teaching)
+
+    def _loop(self, prepared: Prepared, lessons: Lessons | None, *, drawn: bool) -> Loop:
         recipe, training = self.recipe, self.recipe.training
         torch.manual_seed(seed_of(training.seed, "weights"))
         if self.start is None:
@@ -292,6 +316,7 @@ class _Run:
             self.group,
             self.signals,
             average=None if training.ema is None else MovingAverage(model, training.ema),
+            lessons=lessons,
             compiled=self._compiled(model),
             autocast=autocast_for(training, self.device),
             place=Place(seconds=counted),  # it is training too
