@@ -16,6 +16,7 @@ from pellucid.errors import ConfigError, InputError
 from pellucid.text.batches import Batches
 from pellucid.text.prepare import prepare
 from pellucid.text.store import Prepared
+from pellucid.training import run as run_module
 from pellucid.training import teaching
 from pellucid.training.metrics import read_metrics
 from pellucid.training.run import train
@@ -128,13 +129,16 @@ def test_a_run_with_teachers_goes_on_as_if_it_had_not_been_stopped(
     """And the teachers are not asked again, unless what they said is damaged."""
     names = ", ".join(f'"{one}"' for one in teachers)
     overrides = [BOTH_WAYS, f"training.teachers=[{names}]", "training.r_drop=1"]
+    recipe = load_recipe(path, overrides)
     whole, stopped = path.parent / "whole", path.parent / "stopped"
-    train(path, folder=whole, overrides=overrides)
+    train(recipe, folder=whole)
     train(path, folder=stopped, overrides=[*overrides, "training.minutes=1e-9"])
     asked = []
     usual = teaching.answers
     monkeypatch.setattr(teaching, "answers", lambda *a: asked.append(1) or usual(*a))
-    train(path, folder=stopped, resume=True, overrides=[*overrides, "training.minutes=60"])
+    with monkeypatch.context() as away:  # they are not even needed
+        away.setattr(run_module, "open_bundle", lambda name: pytest.fail(f"opened {name}"))
+        train(recipe, folder=stopped, resume=True)
     assert not asked
     losses = [
         [(row["step"], row["smoothed_loss"]) for row in rows if row["kind"] == "step"]
@@ -144,7 +148,7 @@ def test_a_run_with_teachers_goes_on_as_if_it_had_not_been_stopped(
     assert len(losses[0]) == 16
     damaged = stopped / "lessons" / "probabilities"
     damaged.write_bytes(damaged.read_bytes()[:-2])
-    train(path, folder=stopped, resume=True, overrides=[*overrides, "training.minutes=60"])
+    train(recipe, folder=stopped, resume=True)
     assert asked
     assert damaged.read_bytes() == (whole / "lessons" / "probabilities").read_bytes()
 
@@ -166,10 +170,10 @@ def test_a_vocabulary_smaller_than_what_is_kept(prepared: Prepared, teachers: li
 
 def test_what_cannot_teach_says_why(path: Path, teachers: list[Path], tmp_path: Path) -> None:
     teacher = f'training.teachers=["{teachers[0]}"]'
-    with pytest.raises(InputError, match="another vocabulary .* same section tokenizer"):
+    with pytest.raises(InputError, match=r"another vocabulary .* same section tokenizer"):
         train(path, folder=tmp_path / "a", overrides=[teacher, "tokenizer.vocab_size=400"])
     one_way = train(path, folder=tmp_path / "one", overrides=["training.steps=1"])
-    with pytest.raises(InputError, match="another vocabulary|does not translate"):
+    with pytest.raises(InputError, match=r"another vocabulary|does not translate"):
         train(path, folder=tmp_path / "b",
               overrides=[BOTH_WAYS, f'training.teachers=["{one_way}"]'])  # fmt: skip
     with pytest.raises(ConfigError, match=r"subword_sampling .* leave one out"):

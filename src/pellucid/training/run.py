@@ -42,7 +42,7 @@ from pellucid.training.progress import Lines, Panel, watchers_for
 from pellucid.training.report import write_report
 from pellucid.training.signals import Signals, StoppedError
 from pellucid.training.start import load_start, open_start, start_config
-from pellucid.training.teaching import Lessons, ask_teachers
+from pellucid.training.teaching import Lessons, ask_teachers, kept_lessons
 from pellucid.training.validate import InterruptedValidationError, Scores, Validation
 from pellucid.training.watching import Watcher
 from pellucid.translator.loading import open_bundle
@@ -143,7 +143,7 @@ class _Run:
         self.signals = Signals()
         self.start: Bundle | None = None
         self.teachers: list[Bundle] = []
-        """Open in process 0 only."""
+        """Those that are still to be asked, in process 0."""
 
     def say(self, line: str) -> None:
         """Tell a person something, also before the watchers have started."""
@@ -154,7 +154,7 @@ class _Run:
         """All of it."""
         in_main(self.group, self._claim_folder)
         self.start = open_start(self.recipe, self.group)
-        self.teachers = in_main(self.group, self._open_teachers, patient=True) or []
+        in_main(self.group, self._open_teachers, patient=True)
         prepared = self._prepared()
         resumed = self._last_step()
         checkpoint = None if resumed is None else self.checkpoints.load(resumed)
@@ -266,9 +266,11 @@ class _Run:
         if threads is not None:
             torch.set_num_threads(threads)
 
-    def _open_teachers(self) -> list[Bundle]:
-        """Before anything takes time: one may be missing."""
-        return [open_bundle(name) for name in self.recipe.training.teachers]
+    def _open_teachers(self) -> None:
+        """Before anything takes time: one may be missing. A run that has begun has asked them."""
+        begun = self.resume and self.checkpoints.steps()
+        if not (begun and kept_lessons(self.folder / LESSONS)):
+            self.teachers = [open_bundle(name) for name in self.recipe.training.teachers]
 
     def _lessons(self, prepared: Prepared) -> Lessons | None:
         """What the teachers say, if there are any: asked by process 0, opened by all."""
@@ -276,7 +278,9 @@ class _Run:
             return None
         folder, console = self.folder / LESSONS, self.console
 
-        def asked() -> str:
+        def asked() -> str | None:
+            if not self.teachers:
+                return kept_lessons(folder)
             return ask_teachers(self.teachers, prepared, folder, self.device, console=console)
 
         key = self.group.from_main(in_main(self.group, asked, patient=True))
