@@ -145,6 +145,23 @@ def test_two_processes_equal_one(optimizer: str, recipe: Path, data: Path, tmp_p
 
 
 @pytest.mark.parametrize("parallel", ["copies", "shards"])
+def test_two_learn_from_a_teacher_as_one_does(
+    parallel: str, recipe: Path, data: Path, tmp_path: Path
+) -> None:
+    """Process 0 asks it, and both learn; one has an empty batch at times."""
+    teacher = data.parent / "bundle"
+    settings = (*EXACT, f'training.teachers=["{teacher}"]', "training.teaching=0.9")
+    one, two, alone = (new_run(data, tmp_path / name) for name in ("one", "two", "alone"))
+    assert in_child(train, recipe, alone, *EXACT, "training.accumulate=2") == 0
+    assert in_child(train, recipe, one, *settings, "training.accumulate=2") == 0
+    many = (*settings, f"training.parallel={parallel}")
+    assert together(2, tmp_path / "said", train, recipe, two, *many) == [0, 0]
+    assert furthest(one, two) <= 1e-6
+    assert furthest(one, alone) > 1e-3
+    near(losses(one), losses(two), 1e-6)
+
+
+@pytest.mark.parametrize("parallel", ["copies", "shards"])
 def test_two_go_on_from_an_imported_model_as_one_does(
     parallel: str, recipe: Path, tmp_path: Path
 ) -> None:
