@@ -281,7 +281,10 @@ class _Run:
         def asked() -> str | None:
             if not self.teachers:
                 return kept_lessons(folder)
-            return ask_teachers(self.teachers, prepared, folder, self.device, console=console)
+            autocast = autocast_for(self.recipe.training, self.device)
+            return ask_teachers(
+                self.teachers, prepared, folder, self.device, autocast=autocast, console=console
+            )
 
         key = self.group.from_main(in_main(self.group, asked, patient=True))
         return Lessons.open(folder, key, prepared, self.recipe.training.teaching)

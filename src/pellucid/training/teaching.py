@@ -23,7 +23,8 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,8 @@ the whole vocabulary; of the rest nearly all is in the first few."""
 
 ASK_TOKENS = 4000
 """Tokens of a batch of questions."""
+
+Autocast = Callable[[], AbstractContextManager[Any]]
 
 FORMAT = 1
 TOKENS, PROBABILITIES = "tokens", "probabilities"
@@ -123,6 +126,7 @@ def ask_teachers(
     folder: Path,
     device: torch.device,
     *,
+    autocast: Autocast = nullcontext,
     console: Console | None = None,
 ) -> str:
     """Ask some models about all training pairs, unless that was done; the key of the answers."""
@@ -146,7 +150,7 @@ def ask_teachers(
         step = progress.step("asking", "pairs", total=len(split) * len(prepared.directions))
         for batch in batches.epoch(0):
             rows = rows_of(split, batch)
-            tokens[rows], probabilities[rows] = answers(models, batch, device)
+            tokens[rows], probabilities[rows] = answers(models, batch, device, autocast)
             step.advance(len(batch))
     for array in (tokens, probabilities):
         array.flush()
@@ -161,18 +165,23 @@ def ask_teachers(
 
 @torch.inference_mode()
 def answers(
-    models: Sequence[Transformer], batch: Batch, device: torch.device
+    models: Sequence[Transformer],
+    batch: Batch,
+    device: torch.device,
+    autocast: Autocast = nullcontext,
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The most probable tokens `(N, TOP)` where a batch's targets stand, and how probable."""
     source, target_in, places, _ = tensors_of(batch, device)
-    states = [
-        model.states(source, target_in).flatten(0, 1).index_select(0, places) for model in models
-    ]
+    with autocast():  # not the logits: bf16 would change the probabilities by some percent
+        states = [
+            model.states(source, target_in).flatten(0, 1).index_select(0, places).float()
+            for model in models
+        ]
     size = max(1, CHUNK_NUMBERS // models[0].config.vocab_size)
     found: list[tuple[Tensor, Tensor]] = []
     for start in range(0, len(places), size):
         mean = sum(
-            model.output(some[start : start + size]).float().softmax(dim=-1)
+            model.output(some[start : start + size]).softmax(dim=-1)
             for model, some in zip(models, states, strict=True)
         )
         assert isinstance(mean, Tensor)
