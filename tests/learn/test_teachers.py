@@ -12,14 +12,16 @@ from hypothesis import strategies as st
 
 from pellucid.bundle import Bundle
 from pellucid.config import BatchConfig, load_recipe
+from pellucid.config.toml import as_toml
 from pellucid.errors import ConfigError, InputError
 from pellucid.text.batches import Batches
-from pellucid.text.prepare import prepare
+from pellucid.text.prepare import prepare, prepare_recipe
 from pellucid.text.store import Prepared
 from pellucid.training import run as run_module
 from pellucid.training import teaching
 from pellucid.training.metrics import read_metrics
 from pellucid.training.run import train
+from pellucid.training.start import planned_config
 from pellucid.training.teaching import TOP, Lessons, ask_teachers
 from pellucid.training.validate import tensors_of
 from tests.reliability.runs import make_recipe
@@ -166,6 +168,44 @@ def test_a_vocabulary_smaller_than_what_is_kept(prepared: Prepared, teachers: li
     assert tokens.shape == shares.shape == (batch.target_tokens, 500)
     np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-5)
     assert not shares[:, 420:].any()
+
+
+def test_a_model_may_take_over_the_pieces_of_its_teacher(
+    path: Path, teachers: list[Path], tmp_path: Path
+) -> None:
+    """Which it needs where it learns from other texts."""
+    lines = (path.parent / "train.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
+    other = tmp_path / "other.tsv"
+    other.write_text("".join(lines[: len(lines) // 2]), encoding="utf-8")
+    teacher = Bundle.open(teachers[0])
+    common = [BOTH_WAYS, f'data.train.0.path="{other}"', f'training.teachers=["{teachers[0]}"]']
+    with pytest.raises(InputError, match=r"another vocabulary .* tokenizer\.like"):
+        train(path, folder=tmp_path / "own", overrides=common)
+    like = f'tokenizer={{like="{teachers[0]}"}}'
+    made = train(path, folder=tmp_path / "like", overrides=[*common, like, "training.steps=8"])
+    assert Bundle.open(made).tokenizer.sha256 == teacher.tokenizer.sha256
+    assert Bundle.open(made).fingerprint != teacher.fingerprint
+    recipe = load_recipe(tmp_path / "like" / "recipe.toml")  # as the run wrote it
+    assert recipe.tokenizer.like == str(teachers[0])
+    assert planned_config(recipe).vocab_size == teacher.tokenizer.vocab_size
+    train(tmp_path / "like", resume=True, overrides=["training.steps=9"])
+    steps = [row["step"] for row in read_metrics(tmp_path / "like") if row["kind"] == "step"]
+    assert steps == list(range(1, 10))
+
+
+def test_pieces_that_are_decided_twice_or_not_there(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"vocab_size is that of the model that like names"):
+        load_recipe(path, ['tokenizer.like="x"'])
+    with pytest.raises(ConfigError, match=r"tokenizer\.like is that of the model that start_from"):
+        load_recipe(path, ['tokenizer={like="x"}', "model={}", 'start_from="y"'])
+    nobody = load_recipe(path, ['tokenizer={like="nobody"}'])
+    with pytest.raises(InputError, match="no model 'nobody'"):
+        train(nobody, folder=tmp_path / "a")
+    assert not (tmp_path / "a" / "data" / "manifest.json").exists()
+    written = tmp_path / "recipe.toml"
+    written.write_text(as_toml(nobody), encoding="utf-8")
+    with pytest.raises(InputError, match=r"tokenizer\.like.*pellucid train"):
+        prepare_recipe(written, tmp_path / "b")
 
 
 def test_what_cannot_teach_says_why(path: Path, teachers: list[Path], tmp_path: Path) -> None:

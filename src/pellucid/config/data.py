@@ -133,6 +133,11 @@ class DataConfig(Settings):
 class TokenizerConfig(Settings):
     """How text is cut into pieces."""
 
+    like: str | None = None
+    """A model, as a folder or a name, whose pieces to take in place of new ones; then nothing else
+    is set in this section. Models that are trained on different texts, and are to teach one
+    another, need the same pieces."""
+
     kind: Literal["unigram", "bpe"] = "unigram"
     """The most probable pieces (unigram), or byte-pair merges (bpe)."""
 
@@ -152,6 +157,14 @@ class TokenizerConfig(Settings):
 
     seed: int = Field(default=0, ge=0, lt=2**32)
     """Decides which sentences are drawn."""
+
+    @model_validator(mode="after")
+    def _pieces_are_decided_once(self) -> Self:
+        usual = type(self).model_fields
+        for key in self.model_fields_set - {"like"} if self.like is not None else ():
+            if getattr(self, key) != usual[key].default:
+                raise ValueError(f"{key} is that of the model that like names: leave it out")
+        return self
 
 
 class BatchConfig(Settings):

@@ -157,6 +157,9 @@ def _resolve_paths(values: dict[str, Any], base: Path) -> None:
 
     if "start_from" in values:
         values["start_from"] = model(values["start_from"])
+    tokenizer = values.get("tokenizer")
+    if isinstance(tokenizer, dict) and "like" in tokenizer:
+        tokenizer["like"] = model(tokenizer["like"])
     training = values.get("training")
     if isinstance(training, dict) and isinstance(training.get("teachers"), list):
         training["teachers"] = [model(name) for name in training["teachers"]]

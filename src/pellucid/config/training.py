@@ -83,7 +83,7 @@ class TrainingConfig(Settings):
     hold probable at each place of the training pairs, in the mean over them, is asked once before
     the first step and kept in the run's folder. A model that learns from several others comes
     close to what they would say together. They must have the run's vocabulary: models trained on
-    the same data with the same section tokenizer do."""
+    the same data with the same section tokenizer do, or one takes it over (tokenizer.like)."""
 
     teaching: float = Field(default=0.5, gt=0, le=1)
     """With teachers: how much of the target is what they say; the rest is the right token."""

@@ -21,7 +21,7 @@ import queue
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count as count_from
 from typing import Any
 
@@ -240,8 +240,7 @@ class Batches:
             offsets = self.split.offsets[side]
             starts[here] = offsets[chosen]
             lengths[here] = offsets[chosen + 1] - offsets[chosen]
-        ends = np.cumsum(lengths)
-        places = np.arange(ends[-1]) + np.repeat(starts - ends + lengths, lengths)
+        places = runs(starts, lengths)
         ids = np.empty(len(places), np.int64)
         for side in (0, 1):
             here = np.repeat(sides == side, lengths)
@@ -300,6 +299,26 @@ class Batches:
                 drawn = self._sample(self.tokenizer.decode(usual), 0, int(pair), side, 0)
                 ratios.append(len(drawn) / max(1, len(usual)))
         return max(1.0, float(np.quantile(ratios, 0.9)))
+
+
+def runs(starts: Ids, lengths: Ids) -> Ids:
+    """start, start + 1, ... for each start, as many as its length says, one after another."""
+    ends = np.cumsum(lengths)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - ends + lengths, lengths)
+
+
+def each_pair_once(
+    prepared: Prepared, config: BatchConfig, split: str, *, rank: int = 0, world: int = 1
+) -> Batches:
+    """Batches whose epoch has every pair of a split once in every direction, as it is written.
+
+    However the corpora are weighed, and however long a sentence: the budget grows with it.
+    """
+    level = replace(prepared, manifest={**prepared.manifest, "temperature": None})
+    longest = 2 + max(int(prepared.splits[split].lengths(side).max()) for side in (0, 1))
+    budget = config.changed(tokens=max(config.tokens, longest), subword_sampling=None, careless=0.0)
+    return Batches(level, budget, rank=rank, world=world, split=split)
 
 
 def _share_of(key: str) -> float:

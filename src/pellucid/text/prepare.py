@@ -109,6 +109,11 @@ def prepare_recipe(
         }
     )
     tokenizer = TokenizerConfig(**settings.get("tokenizer", {}))
+    if tokenizer.like is not None:
+        raise InputError(
+            f"{recipe} takes the pieces of a model (tokenizer.like), which training opens: begin "
+            "with `pellucid train`, which prepares the data too"
+        )
     return prepare(data, tokenizer, folder, workers=workers, console=console)
 
 
@@ -398,7 +403,7 @@ def _settings_hash(data: DataConfig, tokenizer: TokenizerConfig | Subwords) -> s
             if corpus[key] is not None:  # the name may decide the format
                 corpus[key] = "".join(Path(corpus[key]).suffixes).lower()
     if isinstance(tokenizer, TokenizerConfig):
-        settings["tokenizer"] = tokenizer.model_dump(mode="json")
+        settings["tokenizer"] = tokenizer.model_dump(mode="json", exclude={"like"})
     else:
         settings["tokenizer"] = tokenizer.sha256
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()

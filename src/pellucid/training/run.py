@@ -41,7 +41,7 @@ from pellucid.training.optimizers import Optimizers
 from pellucid.training.progress import Lines, Panel, watchers_for
 from pellucid.training.report import write_report
 from pellucid.training.signals import Signals, StoppedError
-from pellucid.training.start import load_start, open_start, start_config
+from pellucid.training.start import load_start, open_start, pieces_for, start_config
 from pellucid.training.teaching import Lessons, ask_teachers, kept_lessons
 from pellucid.training.validate import InterruptedValidationError, Scores, Validation
 from pellucid.training.watching import Watcher
@@ -144,6 +144,8 @@ class _Run:
         self.start: Bundle | None = None
         self.teachers: list[Bundle] = []
         """Those that are still to be asked, in process 0."""
+        self.lessons: str | None = None
+        """The key of what they have said, once they were asked, in process 0."""
 
     def say(self, line: str) -> None:
         """Tell a person something, also before the watchers have started."""
@@ -235,10 +237,11 @@ class _Run:
     def _prepared(self) -> Prepared:
         """The data, made or found by process 0 and opened by all."""
         data, folder = self.recipe.data, self.folder / DATA
-        words = self.recipe.tokenizer if self.start is None else self.start.tokenizer
         prepared = in_main(
             self.group,
-            lambda: prepare(data, words, folder, console=self.console),
+            lambda: prepare(
+                data, pieces_for(self.recipe, self.start), folder, console=self.console
+            ),
             patient=True,
         )
         return prepared or Prepared.open(folder, verify=False)
@@ -268,8 +271,9 @@ class _Run:
 
     def _open_teachers(self) -> None:
         """Before anything takes time: one may be missing. A run that has begun has asked them."""
-        begun = self.resume and self.checkpoints.steps()
-        if not (begun and kept_lessons(self.folder / LESSONS)):
+        if self.resume and self.checkpoints.steps():
+            self.lessons = kept_lessons(self.folder / LESSONS)
+        if self.lessons is None:
             self.teachers = [open_bundle(name) for name in self.recipe.training.teachers]
 
     def _lessons(self, prepared: Prepared) -> Lessons | None:
@@ -279,8 +283,8 @@ class _Run:
         folder, console = self.folder / LESSONS, self.console
 
         def asked() -> str | None:
-            if not self.teachers:
-                return kept_lessons(folder)
+            if self.lessons is not None:
+                return self.lessons
             autocast = autocast_for(self.recipe.training, self.device)
             return ask_teachers(
                 self.teachers, prepared, folder, self.device, autocast=autocast, console=console

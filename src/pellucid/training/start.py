@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 
 from pellucid.bundle import WEIGHTS, Bundle
-from pellucid.config import ModelConfig, Recipe
+from pellucid.config import ModelConfig, Recipe, TokenizerConfig
 from pellucid.model import Transformer
+from pellucid.text.subwords import Subwords
 from pellucid.training.group import Group, in_main
 from pellucid.training.stored import Stored
 from pellucid.translator.loading import open_bundle
@@ -20,10 +21,18 @@ def open_start(recipe: Recipe, group: Group) -> Bundle | None:
     return first or open_bundle(recipe.start_from)
 
 
+def pieces_for(recipe: Recipe, start: Bundle | None) -> TokenizerConfig | Subwords:
+    """What cuts the text: the pieces of a model that is there, or how to learn new ones."""
+    if start is not None:
+        return start.tokenizer
+    like = recipe.tokenizer.like
+    return recipe.tokenizer if like is None else open_bundle(like).tokenizer
+
+
 def planned_config(recipe: Recipe) -> ModelConfig:
     """The shape that a run of a recipe has, before there is a vocabulary."""
     if recipe.start_from is None:
-        return recipe.model.config(recipe.tokenizer.vocab_size)
+        return recipe.model.config(pieces_for(recipe, None).vocab_size)
     return start_config(recipe, open_bundle(recipe.start_from))
 
 

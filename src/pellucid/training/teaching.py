@@ -25,7 +25,7 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -39,7 +39,7 @@ from pellucid.config import BatchConfig
 from pellucid.errors import InputError
 from pellucid.manifest import file_hash
 from pellucid.model import Transformer
-from pellucid.text.batches import Batch, Batches
+from pellucid.text.batches import Batch, each_pair_once, runs
 from pellucid.text.progress import Progress
 from pellucid.text.store import (
     DamagedStoreError,
@@ -111,9 +111,7 @@ def rows_of(split: Split, batch: Batch) -> NDArray[np.int64]:
         first = _rows(split, 0) if side else 0
         starts[here] = first + offsets[pairs] + pairs  # each pair before has one for its end
         lengths[here] = offsets[pairs + 1] - offsets[pairs] + 1
-    ends = np.cumsum(lengths)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(starts - ends + lengths, lengths)
+    return runs(starts, lengths)
 
 
 def _rows(split: Split, side: int) -> int:
@@ -143,7 +141,7 @@ def ask_teachers(
     tokens = np.memmap(draft / TOKENS, kind, mode="w+", shape=shape)
     probabilities = np.memmap(draft / PROBABILITIES, "<f2", mode="w+", shape=shape)
     models = [bundle.model(str(device)).eval() for bundle in teachers]
-    batches = _questions(prepared)
+    batches = each_pair_once(prepared, BatchConfig(tokens=ASK_TOKENS), "train")
     with Progress(console) as progress:
         count = f"{len(models)} teachers" if len(models) > 1 else "the teacher"
         progress.say(f"asking {count} about the training pairs")
@@ -199,7 +197,7 @@ def check_teachers(teachers: Sequence[Bundle], prepared: Prepared) -> None:
             raise InputError(
                 f"the teacher {bundle.folder} has another vocabulary than this run, so what it "
                 "says cannot be learned: train teachers with the same data and the same section "
-                "tokenizer"
+                "tokenizer, or let this run take a teacher's pieces with tokenizer.like"
             )
         missing = sorted(set(prepared.directions) - set(bundle.directions))
         if missing:
@@ -207,14 +205,6 @@ def check_teachers(teachers: Sequence[Bundle], prepared: Prepared) -> None:
                 f"the teacher {bundle.folder} does not translate {', '.join(missing)}: it knows "
                 f"{', '.join(bundle.directions)}"
             )
-
-
-def _questions(prepared: Prepared) -> Batches:
-    """Every training pair once in every direction."""
-    level = replace(prepared, manifest={**prepared.manifest, "temperature": None})
-    split = prepared.splits["train"]
-    longest = 2 + max(int(split.lengths(side).max(initial=0)) for side in (0, 1))
-    return Batches(level, BatchConfig(tokens=max(ASK_TOKENS, longest)))
 
 
 def _key(teachers: Sequence[Bundle], prepared: Prepared) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,7 +16,7 @@ from pellucid.decoding.engine import special_ids
 from pellucid.decoding.torch_engine import TorchEngine
 from pellucid.errors import MissingExtraError
 from pellucid.model import Transformer
-from pellucid.text.batches import Batch, Batches
+from pellucid.text.batches import Batch, each_pair_once
 from pellucid.text.store import Prepared
 from pellucid.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
 from pellucid.training.group import Group
@@ -116,12 +116,7 @@ class Validation:
     ) -> None:
         if config.translate:
             _sacrebleu()  # now, and not after the first hours of training
-        level = replace(prepared, manifest={**prepared.manifest, "temperature": None})
-        longest = 2 + max(int(prepared.splits[split].lengths(side).max()) for side in (0, 1))
-        budget = batches.changed(
-            tokens=max(batches.tokens, longest), subword_sampling=None, careless=0.0
-        )
-        self.batches = Batches(level, budget, rank=group.rank, world=group.world, split=split)
+        self.batches = each_pair_once(prepared, batches, split, rank=group.rank, world=group.world)
         self.config = config
         self.group = group
         self.stop = stop
