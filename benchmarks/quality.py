@@ -19,6 +19,7 @@ import json
 import re
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -26,16 +27,34 @@ from benchmarks.measure import matmul_gflops
 from benchmarks.multi30k import ROOT, pairs_of, parsed, parser_for, train
 
 RECIPES = ROOT / "recipes"
+MODEL = "model"
 BEAM = 5
 ALPHAS = (1.0, 1.15, 1.3, 1.45)
 """Length penalties; which one, the validation set decides. The usual one is 1."""
 
-PLAIN = ("training.r_drop=0", "model.dropout=0.15")
-TEACHERS: dict[str, tuple[tuple[str, ...], ...]] = {
-    "en-de": ((), PLAIN, (*PLAIN, "training.seed=1")),
-    "en-fr": (),
+
+@dataclass(frozen=True)
+class Training:
+    """One of the trainings that a result takes, in a folder of its name."""
+
+    name: str
+    settings: tuple[str, ...] = ()
+    """What differs from the recipe: the pair's; with teachers, the one that ends in "more"."""
+    start: str | None = None
+    teachers: tuple[str, ...] = ()
+
+
+WIDE = ("model.width=256", "model.feed_forward_width=1024")
+TRAININGS = {
+    "en-de": (
+        Training("plain"),
+        Training("wide", (*WIDE, "model.dropout=0.2", "training.seed=3")),
+        Training("wide-2", (*WIDE, "training.seed=4")),
+        Training(MODEL, start="wide-2", teachers=("plain", "wide", "wide-2")),
+    ),
+    "en-fr": (Training(MODEL),),
 }
-"""Settings of the models to learn from, the first of which is also what to go on from."""
+"""In their order; the last one is what is scored."""
 
 GOALS = {
     "en-de": {"cased": 39.7, "lower-cased and tokenised": 41.02},
@@ -118,8 +137,8 @@ def main(arguments: Sequence[str] = ()) -> dict[str, Any]:
     options = parsed(parser, arguments)
     folder = options.folder / options.pair
     folder.mkdir(parents=True, exist_ok=True)
-    run = folder / "model"
-    _train(run, options)
+    _train(folder, options)
+    run = folder / MODEL
     tried = {}
     for alpha in ALPHAS:
         tried[alpha] = scores("valid", alpha, run / "bundle", folder, options)
@@ -135,24 +154,26 @@ def main(arguments: Sequence[str] = ()) -> dict[str, Any]:
     return _result(options, folder, found, alpha)
 
 
-def _teachers(run: Path, pair: str) -> list[Path]:
-    return [run.with_name(f"teacher-{number}") for number, _ in enumerate(TEACHERS[pair], 1)]
-
-
-def _train(run: Path, options: argparse.Namespace) -> None:
-    """What is not there yet: the teachers, and the model."""
-    recipe = f"multi30k-{options.pair}"
-    teachers = _teachers(run, options.pair)
-    for folder, settings in zip(teachers, TEACHERS[options.pair], strict=True):
-        if not (folder / "bundle").is_dir():
-            train(RECIPES / f"{recipe}.toml", folder, options, settings, quiet=False)
-    settings = tuple(options.set)
-    if teachers:
-        bundles = [str(folder.resolve() / "bundle") for folder in teachers]
-        settings += (f"start_from={bundles[0]}", f"training.teachers={json.dumps(bundles)}")
-        recipe += "-more"
-    if not (run / "bundle").is_dir():
+def _train(folder: Path, options: argparse.Namespace) -> None:
+    """What is not there yet."""
+    for training in TRAININGS[options.pair]:
+        run = folder / training.name
+        if (run / "bundle").is_dir():
+            continue
+        recipe, settings = f"multi30k-{options.pair}", list(training.settings)
+        if training.start is not None:
+            recipe += "-more"
+            teachers = ", ".join(_bundle(folder, name) for name in training.teachers)
+            settings.append(f"start_from={_bundle(folder, training.start)}")
+            settings.append(f"training.teachers=[{teachers}]")
+        if training.name == MODEL:
+            settings += options.set
         train(RECIPES / f"{recipe}.toml", run, options, settings, quiet=False)
+
+
+def _bundle(folder: Path, name: str) -> str:
+    """A model that was trained before, as a setting names it."""
+    return json.dumps(str(folder.resolve() / name / "bundle"))
 
 
 def _say(what: str, found: dict[str, tuple[float, str]]) -> None:
@@ -170,13 +191,13 @@ def _result(
     from pellucid.bundle import Bundle
     from pellucid.model import Transformer
 
-    model = Bundle.open(folder / "model" / "bundle")
+    model = Bundle.open(folder / MODEL / "bundle")
     mine = {
         "scores": found,
         "alpha": alpha,
         "core minutes": sum(
-            core_minutes(run, options.threads)
-            for run in (folder / "model", *_teachers(folder / "model", options.pair))
+            core_minutes(folder / training.name, options.threads)
+            for training in TRAININGS[options.pair]
         ),
         "parameters": Transformer(model.config).num_parameters(),
         "set": options.set,
