@@ -403,6 +403,7 @@ def _settings_hash(data: DataConfig, tokenizer: TokenizerConfig | Subwords) -> s
             if corpus[key] is not None:  # the name may decide the format
                 corpus[key] = "".join(Path(corpus[key]).suffixes).lower()
     if isinstance(tokenizer, TokenizerConfig):
+        # `like` is unset where pieces are to be learned, and older stores know nothing of it
         settings["tokenizer"] = tokenizer.model_dump(mode="json", exclude={"like"})
     else:
         settings["tokenizer"] = tokenizer.sha256
