@@ -13,6 +13,7 @@ from pellucid.server.look import run_look
 from tests.web.api import ask, traced
 from tests.web.conftest import LANGUAGES
 from tests.web.serving import Server
+from tests.web.waiting import until
 
 Open = Callable[..., Any]
 TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
@@ -26,7 +27,7 @@ def walk(page: Any, seen: Callable[[str], None] = lambda tab: None) -> list[str]
     for tab in page.locator("[role=tab]").all():
         tab.click()
         page.locator("#panel[aria-busy=false] h2").wait_for()
-        page.wait_for_function("document.getElementById('panel')?.innerText.length > 150")
+        until(page, "document.getElementById('panel')?.innerText.length > 150")
         page.wait_for_timeout(100)  # what comes later than that is seen at the next panel
         assert page.locator("#panel .error").count() == 0
         names.append(tab.inner_text())
@@ -88,7 +89,7 @@ def test_a_link_opens_the_same_view(open_page: Open, inside: Open) -> None:
     page.locator("#tab-beam").click()
     page.get_by_role("radio", name="greedy").click()
     page.locator("#panel[aria-busy=false]").wait_for()
-    page.wait_for_function("location.hash.includes('with=')")
+    until(page, "location.hash.includes('with=')")
     third = open_page(page.url)
     chosen = third.get_by_role("radio", name="greedy")
     chosen.wait_for()
@@ -165,10 +166,14 @@ def test_pictures_follow_the_colours_of_the_system(inside: Open) -> None:
     pixels = "canvas => canvas.toDataURL()"
     light = canvas.evaluate(pixels)
     page.emulate_media(color_scheme="dark")
-    page.wait_for_function(
-        f"before => ({pixels})(document.querySelector('figure.heat canvas')) !== before", arg=light
+    until(
+        page,
+        f"before => ({pixels})(document.querySelector('figure.heat canvas')) !== before",
+        arg=light,
     )
     page.emulate_media(color_scheme="light")
-    page.wait_for_function(
-        f"before => ({pixels})(document.querySelector('figure.heat canvas')) === before", arg=light
+    until(
+        page,
+        f"before => ({pixels})(document.querySelector('figure.heat canvas')) === before",
+        arg=light,
     )

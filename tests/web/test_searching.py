@@ -11,6 +11,7 @@ from pellucid.decoding.options import penalty
 from pellucid.decoding.steps import Fate
 from tests.web.api import ask, number, traced
 from tests.web.serving import Server
+from tests.web.waiting import until
 
 Inside = Callable[..., Any]
 WAY = {"source": "xa", "target": "xb"}
@@ -25,7 +26,8 @@ def test_the_beam_stepped_to_its_end_gives_the_answer(
     page = inside("beam", step=0)
     page.get_by_role("radio", name=f"beam {beam}", exact=True).click()
     forward, rounds = page.get_by_text("forward ›"), page.locator("output[data-rounds]")
-    page.wait_for_function(
+    until(
+        page,
         "count => document.querySelector('output[data-rounds]')?.textContent === String(count)",
         arg=len(trace["beam"]),
     )
@@ -136,7 +138,8 @@ def test_a_head_off_and_a_word_out(inside: Inside, bundle: Path, sentence: str) 
     after = page.locator("[data-after]", has_text=changed.text)
     after.wait_for()
     probabilities = [math.exp(log) for log in forced["log_probabilities"][: len(tokens)]]
-    page.wait_for_function(
+    until(
+        page,
         "first => Math.abs(Number(document.querySelector('output[data-is]')?.textContent"
         ".replace('−', '-')) - first) < 6e-4",
         arg=probabilities[0],

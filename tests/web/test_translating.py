@@ -12,6 +12,7 @@ from tests.pages import HARM
 from tests.web.api import ask
 from tests.web.conftest import LANGUAGES
 from tests.web.serving import Server
+from tests.web.waiting import until
 
 Open = Callable[..., Any]
 WAY = {"source": "xa", "target": "xb"}
@@ -22,11 +23,11 @@ def test_it_translates_as_one_types(open_page: Open, server: Server, sentence: s
     wanted = ask(server.address, "translate", q=sentence, **WAY)["translatedText"]
     page = open_page(f"{server.address}/")
     page.locator("#source").press_sequentially(sentence, delay=5)
-    page.wait_for_function(SAYS, arg=wanted)
+    until(page, SAYS, arg=wanted)
     asked = parse_qs(urlsplit(page.url).fragment)
     assert asked["q"] == [sentence]
     again = open_page(page.url)  # the address opens the same again
-    again.wait_for_function(SAYS, arg=wanted)
+    until(again, SAYS, arg=wanted)
     assert again.locator("#source").input_value() == sentence
 
 
@@ -67,7 +68,7 @@ def test_a_chosen_word_keeps_what_stands_before_it(
         choice = offered[1]
         assert choices.count() == len(offered)
         choices.nth(1).click()
-        page.wait_for_function(SAYS, arg=choice["text"])
+        until(page, SAYS, arg=choice["text"])
         after = words.all_inner_texts()
         assert [w.replace("▁", "") or "␣" for w in (*before[:place], choice["token"])] == (
             after[: place + 1]
@@ -79,7 +80,7 @@ def test_text_is_never_markup(open_page: Open, server: Server) -> None:
     harm = HARM.replace("\x00", "").replace("\ud800", "")
     page = open_page(f"{server.address}/", q=harm, **LANGUAGES, panel="tokens")
     page.locator("#panel[aria-busy=false] h2").wait_for()
-    page.wait_for_function("(document.querySelector('.result')?.textContent ?? '') !== ''")
+    until(page, "(document.querySelector('.result')?.textContent ?? '') !== ''")
     assert page.locator("#source").input_value() == harm
     for tab in page.locator("[role=tab]").all():
         tab.click()
@@ -93,7 +94,7 @@ def test_without_pytorch_it_translates_and_says_what_is_missing(
     with Server(bundle, "--without-torch") as server:
         wanted = ask(server.address, "translate", q=sentence, **WAY)["translatedText"]
         page = open_page(f"{server.address}/", q=sentence, **LANGUAGES, panel="beam")
-        page.wait_for_function(SAYS, arg=wanted)
+        until(page, SAYS, arg=wanted)
         words = page.locator(".words").nth(1).locator(".word")
         words.nth(1).click()
         page.locator(".others li button").first.wait_for()
