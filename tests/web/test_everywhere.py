@@ -164,7 +164,11 @@ def test_pictures_follow_the_colours_of_the_system(inside: Open) -> None:
     canvas = page.locator("figure.heat canvas").first
     canvas.wait_for()
     pixels = "canvas => canvas.toDataURL()"
-    light = canvas.evaluate(pixels)
+    page.locator("#panel[aria-busy=false] h2").wait_for()
+    light, before = canvas.evaluate(pixels), ""
+    while light != before:  # it is drawn anew as long as the panel finds its width
+        page.wait_for_timeout(500)
+        light, before = canvas.evaluate(pixels), light
     page.emulate_media(color_scheme="dark")
     until(
         page,
