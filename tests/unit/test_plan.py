@@ -4,24 +4,27 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from pellucid.config import ModelConfig, Recipe, load_recipe
 from pellucid.errors import ConfigError, InputError
 from pellucid.model import Transformer
 from pellucid.model.flops import BatchShape, forward_flops
-from pellucid.training import hardware
+from pellucid.training import hardware, loss
 from pellucid.training.flops import (
     PAPER,
     paper_cost,
     six_nd,
     training_flops,
 )
+from pellucid.training.loss import TokenLoss, linear_loss
 from pellucid.training.plan import TrainingPlan, dry_run, make_plan
 from tests import made_up
 
@@ -240,6 +243,23 @@ def test_measuring_draws_from_no_seed(tmp_path: Path) -> None:
     make_plan(recipe_for(tmp_path, training={"threads": 1}))
     assert torch.equal(before, torch.random.get_rng_state())
     assert torch.get_num_threads() == threads
+
+
+def test_steps_are_tried_in_the_precision_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+
+    def watched(states: Tensor, *rest: Any) -> TokenLoss:
+        seen.append(torch.is_autocast_enabled("cpu"))
+        return linear_loss(states, *rest)
+
+    monkeypatch.setattr(loss, "linear_loss", watched)
+    for precision in ("fp32", "bf16"):
+        plan = make_plan(recipe_for(tmp_path, training={"precision": precision}))
+        assert plan.seconds_per_step > 0
+        assert set(seen) == {precision == "bf16"}
+        seen.clear()
 
 
 def test_unknown_hardware_names_the_nearest(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import torch
 
 from pellucid.config import TrainingConfig
 from pellucid.model import ModelConfig, Transformer
-from pellucid.training import devices
+from pellucid.training import devices, hardware
 from pellucid.training.devices import autocast_for
 from pellucid.training.loop import Objective
 
@@ -27,6 +27,25 @@ def test_a_processor_computes_in_half_only_when_asked(
     monkeypatch.setattr(devices, "has_bf16", lambda device: has)
     found = {name: bf16(name) for name in ("auto", "fp32", "fast", "bf16")}
     assert found == {"auto": False, "fp32": False, "fast": has, "bf16": True}
+
+
+@pytest.mark.parametrize(
+    ("precision", "has", "measured"),
+    [("fast", True, True), ("fast", False, False), ("fp32", True, False), ("bf16", False, False)],
+)
+def test_the_peak_is_that_of_what_a_run_computes_in(
+    precision: str, has: bool, measured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Or a run in bf16 has more than 100% of it."""
+    monkeypatch.setattr(devices, "has_bf16", lambda device: has)
+    monkeypatch.setattr(devices, "matmul_rate", lambda device, *, bf16: 2.0 if bf16 else 1.0)
+    config = TrainingConfig(steps=1, precision=precision)
+    assert devices.peak_for(config, CPU) == (2.0 if measured else 1.0)
+
+
+def test_a_rate_is_measured_in_both() -> None:
+    for kind in (False, devices.has_bf16(CPU)):
+        assert hardware.matmul_rate("cpu", bf16=kind, seconds=0.01) > 1e8
 
 
 def test_whether_this_processor_has_it_is_known() -> None:

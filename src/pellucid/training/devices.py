@@ -13,6 +13,7 @@ from torch import Tensor
 from pellucid.config import TrainingConfig
 from pellucid.errors import InputError
 from pellucid.model import Transformer
+from pellucid.training.hardware import matmul_rate
 
 
 def device_for(config: TrainingConfig, local_rank: int = 0) -> torch.device:
@@ -47,15 +48,28 @@ def has_bf16(device: torch.device) -> bool:
     return False
 
 
+def wants_bf16(config: TrainingConfig, device: torch.device) -> bool:
+    """Whether a run computes its losses in bf16 here, where that is safe."""
+    if config.precision in ("fp32", "bf16"):
+        return config.precision == "bf16"
+    return (config.precision == "fast" or device.type == "cuda") and has_bf16(device)
+
+
+def peak_for(config: TrainingConfig, device: torch.device) -> float:
+    """FLOP/s of matrix products here, in what a run computes in: the 100% of its share of it.
+
+    Where bf16 is emulated, which is slow, that is float32.
+    """
+    return matmul_rate(str(device), bf16=wants_bf16(config, device) and has_bf16(device))
+
+
 def autocast_for(
     config: TrainingConfig, device: torch.device
 ) -> Callable[[], AbstractContextManager[Any]]:
     """What to compute a loss under: bf16 where it is safe, or fp32 throughout."""
-    has = has_bf16(device)
-    wanted = {"fp32": False, "auto": has and device.type == "cuda", "fast": has, "bf16": True}
-    if not wanted[config.precision]:
+    if not wants_bf16(config, device):
         return nullcontext
-    if device.type == "cuda" and not has:
+    if device.type == "cuda" and not has_bf16(device):
         raise InputError("training.precision = 'bf16', which this GPU does not have: set 'fp32'")
     return partial(torch.autocast, device.type, torch.bfloat16)
 

@@ -75,18 +75,16 @@ def find_hardware(name: str) -> Hardware:
 
 
 @cache
-def matmul_rate(device: str = "cpu", size: int = 1024, seconds: float = 0.5) -> float:
-    """FLOP/s of float32 (on a GPU with bfloat16: of that) matrix products, measured once.
+def matmul_rate(device: str, *, bf16: bool, seconds: float = 0.5) -> float:
+    """FLOP/s of matrix products in float32, or in bfloat16, measured once.
 
-    The best of some repeats, because a busy machine only ever slows them. This is the 100% that a
-    run's share of the peak is counted from.
+    The best of some repeats, because a busy machine only ever slows them.
     """
     import torch
 
     on = torch.device(device)
-    dtype = torch.float32
-    if on.type == "cuda" and torch.cuda.is_bf16_supported():
-        dtype, size = torch.bfloat16, 4 * size
+    dtype = torch.bfloat16 if bf16 else torch.float32
+    size = 4096 if on.type == "cuda" else 1024
     # plain arithmetic instead of random numbers: a measurement must not draw from anyone's seed
     a = torch.linspace(-1, 1, size * size, device=on).view(size, size).to(dtype)
     best, deadline = 0.0, time.perf_counter() + seconds

@@ -26,6 +26,7 @@ from pellucid.model.flops import BatchShape
 from pellucid.text.batches import Batch, Batches
 from pellucid.training.averaging import MovingAverage
 from pellucid.training.checkpoint import Checkpoint, Checkpoints
+from pellucid.training.devices import peak_for
 from pellucid.training.flops import training_flops
 from pellucid.training.group import Group
 from pellucid.training.loss import Taught, TokenLoss, linear_loss
@@ -288,9 +289,7 @@ class Loop:
         if self.place.seconds < MEASURE_AFTER or seconds <= 0:
             return None
         if self._peak is None:
-            from pellucid.training.hardware import matmul_rate
-
-            self._peak = matmul_rate(str(self.device))
+            self._peak = peak_for(self.recipe.training, self.device)
         readings = self.recipe.training.readings
         shapes = (
             BatchShape(readings * len(b), b.source.shape[1], b.target_in.shape[1]) for b in batches

@@ -10,7 +10,6 @@ from pellucid.training.flops import training_flops
 from pellucid.training.hardware import (
     THIS_MACHINE_UTILISATION,
     Speed,
-    matmul_rate,
     memory_of_this_machine,
     processor_name,
 )
@@ -23,6 +22,8 @@ def measured_speed(recipe: Recipe, config: ModelConfig, shape: BatchShape) -> Sp
     """Time a few steps of the real model, on batches of at most about half a second."""
     import torch
 
+    from pellucid.training.devices import peak_for
+
     device = _device(recipe.training.device)
     name = torch.cuda.get_device_name() if device == "cuda" else processor_name()
     threads = recipe.training.threads or torch.get_num_threads()
@@ -30,7 +31,7 @@ def measured_speed(recipe: Recipe, config: ModelConfig, shape: BatchShape) -> Sp
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
-        peak = matmul_rate(device)
+        peak = peak_for(recipe.training, torch.device(device))
         room = memory_of_this_machine()
         # weights, gradients and two numbers of Adam, and a small batch
         if room is not None and _parameter_bytes(config) * 5 > room // 2:
@@ -81,6 +82,7 @@ def _timed(
     import torch
 
     from pellucid.model import Transformer
+    from pellucid.training.devices import autocast_for
     from pellucid.training.loss import linear_loss
     from pellucid.training.optimizers import Optimizers
 
@@ -90,6 +92,7 @@ def _timed(
         return time.perf_counter()
 
     B, S, T = shape
+    autocast = autocast_for(recipe.training, torch.device(device))
     passes, steps = [], []
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -99,9 +102,10 @@ def _timed(
         target = torch.randint(4, config.vocab_size, (B, T), device=device)
         for _ in range(ROUNDS + 1):  # the first one warms up
             start = now()
-            states = model.states(source, target).flatten(0, 1)
-            output = model.output
-            loss = linear_loss(states, output.weight, output.bias, target.flatten(), 0.1)
+            with autocast():
+                states = model.states(source, target).flatten(0, 1)
+                output = model.output
+                loss = linear_loss(states, output.weight, output.bias, target.flatten(), 0.1)
             (loss.smoothed / target.numel()).backward()  # type: ignore[no-untyped-call]
             between = now()
             optimizers.step(1e-6)
