@@ -14,10 +14,14 @@ from torch import Tensor
 from pellucid.config import ModelConfig, TrainingConfig
 from pellucid.errors import ConfigError, InputError, PellucidError
 from pellucid.model import Transformer
+from pellucid.training import devices
 from pellucid.training.averaging import MovingAverage, mean_of
 from pellucid.training.muon import POLYNOMIALS, Blocks, Muon, orthogonalised
 from pellucid.training.optimizers import Optimizers, inner_matrices
 from pellucid.training.schedule import highest_rate, rate_share
+
+
+FLOAT = torch.float32
 
 
 def small(**changes: object) -> Transformer:
@@ -66,6 +70,45 @@ def test_singular_values_come_near_one() -> None:
         # and the directions are the same: what is left is a diagonal
         inside = U.T @ found @ V
         assert (inside - torch.diag(inside.diagonal())).abs().max() < 1e-4
+
+
+@given(
+    rows=st.integers(2, 80),
+    columns=st.integers(2, 80),
+    most=st.integers(1, 80),
+    rest=st.sampled_from([0.0, 1e-4, 1e-2, 0.3]),
+    seed=st.integers(0, 99),
+)
+@settings(max_examples=60)
+def test_in_bfloat16_no_direction_gets_out_of_hand(
+    rows: int, columns: int, most: int, rest: float, seed: int
+) -> None:
+    """Rounding puts singular values beyond where the polynomials are flat; above all large ones."""
+    generator = torch.Generator().manual_seed(seed)
+    size = min(rows, columns)
+    U = torch.linalg.qr(torch.randn(rows, size, generator=generator))[0]
+    V = torch.linalg.qr(torch.randn(columns, size, generator=generator))[0]
+    spread = torch.where(torch.arange(size) < most, 1.0, rest)
+    matrix = (U * spread @ V.T)[None]
+    rough, exact = (orthogonalised(matrix, kind)[0].float() for kind in (torch.bfloat16, FLOAT))
+    assert torch.linalg.svdvals(rough).max() < 1.25
+    large = slice(0, min(size, most))  # what it is about; the rest is nearly noise in bfloat16
+    for found in (rough, exact):
+        inside = (U.T @ found @ V).diagonal()[large]
+        assert inside.min() > 0.8
+
+
+def test_muon_iterates_in_what_a_run_computes_in(monkeypatch: pytest.MonkeyPatch) -> None:
+    def kind(precision: str) -> torch.dtype:
+        config = TrainingConfig(steps=9, optimizer="muon", precision=precision)
+        muon = Optimizers(small(), config).all[1]
+        assert isinstance(muon, Muon)
+        return muon.dtype
+
+    for has in (True, False):
+        monkeypatch.setattr(devices, "has_bf16", lambda device, has=has: has)
+        assert kind("fast") == kind("bf16") == (torch.bfloat16 if has else FLOAT)
+        assert kind("fp32") == kind("auto") == FLOAT  # on a processor, auto is fp32
 
 
 def test_a_matrix_of_zeros_stays_one() -> None:

@@ -55,12 +55,14 @@ def wants_bf16(config: TrainingConfig, device: torch.device) -> bool:
     return (config.precision == "fast" or device.type == "cuda") and has_bf16(device)
 
 
-def peak_for(config: TrainingConfig, device: torch.device) -> float:
-    """FLOP/s of matrix products here, in what a run computes in: the 100% of its share of it.
+def has_fast_bf16(config: TrainingConfig, device: torch.device) -> bool:
+    """Whether a run computes in bf16 here, and in hardware."""
+    return wants_bf16(config, device) and has_bf16(device)
 
-    Where bf16 is emulated, which is slow, that is float32.
-    """
-    return matmul_rate(str(device), bf16=wants_bf16(config, device) and has_bf16(device))
+
+def peak_for(config: TrainingConfig, device: torch.device) -> float:
+    """FLOP/s of matrix products here: the 100% that a run's share of the peak is counted from."""
+    return matmul_rate(str(device), bf16=has_fast_bf16(config, device))
 
 
 def autocast_for(

@@ -8,9 +8,9 @@ Four steps do what five of the usual ones do: each has its own polynomial, the b
 steps before it have left (Amsel and others, "The Polar Express", 2025), and the first one gets
 its matrix scaled by a close bound on its largest singular value.
 
-The iteration runs in float32, or in bfloat16 on GPUs that have it: a CPU without bf16 units
-emulates it about twenty times slower. Matrices of one shape are iterated together, as one batch
-of products.
+The iteration runs in float32, or in bfloat16 where a run computes in that and the machine has
+units for it: a CPU without them emulates it about twenty times slower. Matrices of one shape are
+iterated together, as one batch of products.
 """
 
 from __future__ import annotations
@@ -33,6 +33,11 @@ POLYNOMIALS: tuple[Polynomial, ...] = (
 """a, b and c of a x + b x³ + c x⁵. One after the other they take every singular value from 0.004
 to 1 to between 0.87 and 1.13, and smaller ones to 250 times what they are."""
 
+MARGIN = 1.02
+"""In bfloat16 each step but the last takes its matrix for so much longer than it is. The steep ends
+of the polynomials would make of a singular value that rounding has put above the range of the next
+one's a far larger one (100 and more were seen)."""
+
 TINY = 1e-7
 WIDE = 2  # a matrix with at least so many columns to a row is iterated on its small side
 
@@ -52,7 +57,10 @@ def orthogonalised(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tens
         X = _two_steps(X, A, *POLYNOMIALS[:2])
         X = _two_steps(X, torch.bmm(X, X.mT), *POLYNOMIALS[2:])
     else:
+        margin = 1.0 if dtype == torch.float32 else MARGIN
         for number, (a, b, c) in enumerate(POLYNOMIALS):
+            if number < len(POLYNOMIALS) - 1:
+                a, b, c = a / margin, b / margin**3, c / margin**5
             if number:
                 A = torch.bmm(X, X.mT)
             B = torch.baddbmm(A, A, A, beta=b, alpha=c)  # b A + c A²
@@ -78,13 +86,6 @@ def _step(A: Tensor, polynomial: Polynomial) -> Tensor:
     return R
 
 
-def iteration_dtype(device: torch.device) -> torch.dtype:
-    """bfloat16 where it is done in hardware, float32 elsewhere."""
-    if device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False):
-        return torch.bfloat16
-    return torch.float32
-
-
 class Blocks(NamedTuple):
     """How a parameter is cut into the matrices that are iterated, each on its own.
 
@@ -105,7 +106,7 @@ class Blocks(NamedTuple):
 class Muon(torch.optim.Optimizer):
     """Muon with Nesterov momentum and decoupled weight decay.
 
-    parameters: matrices, each with the blocks that it is made of.
+    parameters: matrices, each with the blocks that it is made of. dtype: of the iteration.
     """
 
     def __init__(
@@ -115,12 +116,13 @@ class Muon(torch.optim.Optimizer):
         lr: float,
         momentum: float = 0.95,
         weight_decay: float = 0.0,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         pairs = list(parameters)
         for parameter, blocks in pairs:
             if tuple(parameter.shape) != (sum(blocks.rows), sum(blocks.columns)):
                 raise ValueError(f"{tuple(parameter.shape)} is not made of {blocks}")
-        self.blocks = dict(pairs)
+        self.blocks, self.dtype = dict(pairs), dtype
         options = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
         super().__init__([parameter for parameter, _ in pairs], options)
 
@@ -167,7 +169,7 @@ class Muon(torch.optim.Optimizer):
         """Shrink matrices by `decay`, and move each by its update made `length` long."""
         matrices = [matrix for matrix, _ in pairs]
         stacked = torch.stack([update for _, update in pairs])
-        changes = orthogonalised(stacked, iteration_dtype(stacked.device)).to(stacked.dtype)
+        changes = orthogonalised(stacked, self.dtype).to(stacked.dtype)
         if decay:
             torch._foreach_mul_(matrices, 1 - decay)
         torch._foreach_add_(matrices, list(changes.unbind()), alpha=-length)

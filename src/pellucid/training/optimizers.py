@@ -11,6 +11,7 @@ from pellucid.config import TrainingConfig
 from pellucid.errors import PellucidError
 from pellucid.model import MultiHeadAttention, Transformer
 from pellucid.model.layers import FeedForward
+from pellucid.training.devices import has_fast_bf16
 from pellucid.training.muon import Blocks, Muon
 from pellucid.training.schedule import highest_rate
 
@@ -68,12 +69,14 @@ class Optimizers:
         ]
         if matrices:
             parameters = dict(model.named_parameters())
+            half = has_fast_bf16(config, model.output.weight.device)
             self.all.append(
                 Muon(
                     [(parameters[name], blocks) for name, blocks in matrices.items()],
                     lr=config.muon_rate,
                     momentum=config.muon_momentum,
                     weight_decay=config.weight_decay,
+                    dtype=torch.bfloat16 if half else torch.float32,
                 )
             )
         self._highest = [[group["lr"] for group in one.param_groups] for one in self.all]
