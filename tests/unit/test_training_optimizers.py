@@ -20,7 +20,6 @@ from pellucid.training.muon import POLYNOMIALS, Blocks, Muon, orthogonalised
 from pellucid.training.optimizers import Optimizers, inner_matrices
 from pellucid.training.schedule import highest_rate, rate_share
 
-
 FLOAT = torch.float32
 
 
