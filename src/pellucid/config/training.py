@@ -114,7 +114,7 @@ class TrainingConfig(Settings):
 
     precision: Literal["auto", "fp32", "bf16", "fast"] = "auto"
     """fp32, or bf16 where it is safe (autocast). auto: bf16 on GPUs that have it; fast: also on
-    processors that have it (AVX-512 BF16, AMX), where it takes about two thirds of the time. On a
+    processors that have it (AVX-512 BF16, AMX), where a step takes about half of the time. On a
     processor without it bf16 is many times slower than fp32."""
 
     compile: Literal["auto", "on", "off"] = "auto"
