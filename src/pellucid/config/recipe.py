@@ -106,6 +106,17 @@ class Recipe(Settings):
                 "training.teachers are asked once about each sentence as it is spelled, and "
                 "batches.subword_sampling spells it anew each time: leave one out"
             )
+        if self.training.inventing and not self.training.teachers:
+            raise ValueError(
+                "training.inventing makes up sentences for teachers to translate, and there are "
+                "none: set training.teachers, or leave inventing out"
+            )
+        if self.training.inventing and not (self.start_from or self.tokenizer.like):
+            raise ValueError(
+                "training.inventing adds to the texts that pieces would be learned from, and "
+                "the teachers have theirs: set tokenizer.like to one of training.teachers, or "
+                "start_from"
+            )
         return self
 
     @model_validator(mode="after")

@@ -25,6 +25,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
@@ -135,6 +136,14 @@ def is_dropped(verdict: Verdict, config: CleaningConfig) -> bool:
     if verdict == Verdict.duplicate:
         return config.drop_duplicates
     return verdict != Verdict.kept
+
+
+def fit_pairs(pairs: Iterable[Pair], config: CleaningConfig) -> Iterator[Pair]:
+    """Those that are not dropped, with their text cleaned; whether one stood before is not seen."""
+    for raw in pairs:
+        verdict, pair = judge(raw, config)
+        if not is_dropped(verdict, config):
+            yield pair
 
 
 def pair_hash(pair: Pair) -> int:

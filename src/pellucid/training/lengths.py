@@ -11,10 +11,11 @@ import numpy as np
 
 from pellucid.config import CorpusConfig, Recipe, split_direction
 from pellucid.errors import InputError
-from pellucid.text.cleaning import is_dropped, judge
+from pellucid.text.cleaning import fit_pairs
 from pellucid.text.corpus import Pair, read_pairs
 from pellucid.text.planning import SOURCE_EXTRA, TARGET_EXTRA
 from pellucid.text.tokenizer import Tokenizer, reservoir
+from pellucid.translator.loading import open_bundle
 
 SAMPLE = 4000  # pairs that are cut into tokens
 MOST_PAIRS = 5_000_000  # a longer corpus is not read to its end
@@ -62,18 +63,23 @@ def look_at_data(recipe: Recipe, pairs: int | None = None) -> Lengths:
             sampled += [(p.second, p.first) if turned else (p.first, p.second) for p in some]
     if not sampled:
         raise InputError("the training corpora have no pair to learn from: see `pellucid data`")
-    tokenizer = _quick_tokenizer(sampled, recipe)
+    taken = recipe.start_from or recipe.tokenizer.like
+    tokenizer = open_bundle(taken).tokenizer if taken else _quick_tokenizer(sampled, recipe)
     sources, targets = (
         np.array([len(row) for row in tokenizer.encode_batch(list(side))], float)
         for side in zip(*sampled, strict=True)
     )
     sources, targets = sources + SOURCE_EXTRA, targets + TARGET_EXTRA
     longest = np.maximum(sources, targets)
-    assumed = [f"lengths are of {len(sampled):,} sentences, with a vocabulary learned from them"]
+    learned = "" if taken else ", with a vocabulary learned from them"
+    assumed = [f"lengths are of {len(sampled):,} sentences{learned}"]
     if more:
         assumed.append(f"a corpus has more than {MOST_PAIRS:,} pairs; the rest is not counted")
     if pairs is not None:
         counted, assumed = pairs * len(directions), [*assumed, f"{pairs:,} pairs, as you say"]
+    if recipe.training.inventing:
+        counted = round(counted * (1 + recipe.training.inventing))
+        assumed.append("sentences that are put together are as long as the others")
     return Lengths(
         source=float((sources * longest).sum() / longest.sum()),
         target=float((targets * longest).sum() / longest.sum()),
@@ -92,14 +98,11 @@ class _Counter:
         self.cut_short = False
 
     def __iter__(self) -> Iterator[Pair]:
-        read = 0
-        for raw in islice(read_pairs(self.corpus), MOST_PAIRS):
-            read += 1
-            verdict, pair = judge(raw, self.cleaning)
-            if not is_dropped(verdict, self.cleaning):
-                self.count += 1
-                yield pair
-        self.cut_short = read == MOST_PAIRS
+        pairs = read_pairs(self.corpus)
+        for pair in fit_pairs(islice(pairs, MOST_PAIRS), self.cleaning):
+            self.count += 1
+            yield pair
+        self.cut_short = next(pairs, None) is not None
 
 
 def _paths(corpus: CorpusConfig) -> list[Path]:
