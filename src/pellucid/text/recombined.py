@@ -1,10 +1,10 @@
 """Sentences that nobody wrote, put together from parts of those that somebody did.
 
 A walk begins as one sentence does and goes on as it does; after each word it may change over to
-any other sentence that has the same two words there, and it ends where it comes to an end. So
-wherever one looks, three words in a row stand so in the corpus: in a small one of one kind most
-walks are sentences that could have been in it ("A man is lying on the busy sidewalk."), and
-the others are at least near.
+any other sentence that has the same two words there, and it ends where it comes to an end. "The
+old cat sleeps on the mat" and "A dog sleeps on the warm stones" make "The old cat sleeps on the
+warm stones". Wherever one looks, three words in a row stand so in the corpus: in a small corpus
+of one kind most walks are sentences that could have been in it, and the others are near.
 
 Nobody has translated them; they are for models that can (`training.inventing`).
 """
