@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +26,7 @@ from pellucid.training.lengths import look_at_data
 from pellucid.training.metrics import read_metrics
 from pellucid.training.run import train
 from pellucid.training.start import planned_config
-from pellucid.training.teaching import TOP, Lessons, ask_teachers
+from pellucid.training.teaching import TOP, Lessons, answers, ask_teachers
 from pellucid.training.validate import tensors_of
 from tests import made_up
 from tests.reliability.runs import make_recipe
@@ -92,6 +94,18 @@ def test_each_place_gets_the_mean_of_the_teachers(
                                    atol=0)  # fmt: skip
     assert sides <= {0, 1}
     assert len(sides) == 2 or tokens < 200
+
+
+def test_in_half_precision_they_say_nearly_the_same(
+    teachers: list[Path], prepared: Prepared
+) -> None:
+    models = [Bundle.open(one).model() for one in teachers]
+    batch = next(Batches(prepared, BatchConfig(tokens=900)).epoch(0))
+    half = partial(torch.autocast, "cpu", torch.bfloat16)
+    (_, exact), (_, rough) = (answers(models, batch, CPU, kind) for kind in (nullcontext, half))
+    assert not np.array_equal(exact, rough)
+    np.testing.assert_allclose(rough, exact, atol=0.02)
+    np.testing.assert_allclose(rough.sum(axis=1), 1, rtol=1e-5)
 
 
 def test_a_batch_without_pairs_asks_nothing(prepared: Prepared, lessons: Lessons) -> None:

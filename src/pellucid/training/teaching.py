@@ -171,21 +171,21 @@ def answers(
 ) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
     """The most probable tokens `(N, TOP)` where a batch's targets stand, and how probable."""
     source, target_in, places, _ = tensors_of(batch, device)
-    with autocast():  # not the logits: bf16 would change the probabilities by some percent
-        states = [
-            model.states(source, target_in).flatten(0, 1).index_select(0, places).float()
-            for model in models
-        ]
     size = max(1, CHUNK_NUMBERS // models[0].config.vocab_size)
     found: list[tuple[Tensor, Tensor]] = []
-    for start in range(0, len(places), size):
-        mean = sum(
-            model.output(some[start : start + size]).softmax(dim=-1)
-            for model, some in zip(models, states, strict=True)
-        )
-        assert isinstance(mean, Tensor)
-        highest, tokens = mean.topk(min(TOP, mean.shape[1]), dim=-1)
-        found.append((tokens, highest / highest.sum(dim=-1, keepdim=True)))
+    with autocast():
+        states = [
+            model.states(source, target_in).flatten(0, 1).index_select(0, places)
+            for model in models
+        ]
+        for start in range(0, len(places), size):
+            mean = sum(
+                model.output(some[start : start + size]).float().softmax(dim=-1)
+                for model, some in zip(models, states, strict=True)
+            )
+            assert isinstance(mean, Tensor)
+            highest, tokens = mean.topk(min(TOP, mean.shape[1]), dim=-1)
+            found.append((tokens, highest / highest.sum(dim=-1, keepdim=True)))
     chosen, shares = (torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True))
     missing = ((0, 0), (0, TOP - chosen.shape[1]))  # of a vocabulary that is smaller than that
     return np.pad(chosen, missing), np.pad(shares, missing)
