@@ -193,6 +193,7 @@ def test_teachers_translate_sentences_that_nobody_wrote(
             lines = [line for line, _ in part]
             said = pellucid.load(teacher).translate_lines(lines, source, target, beam=1)
             assert [" ".join(text.split()) for text in said] == [text for _, text in part]
+    assert "invented for each pair | 2" in (whole / "bundle" / "MODEL.md").read_text()
     report = Prepared.open(whole / "data").report["train"]
     assert report["total"] == 80 + 2 * 160
     lessons = np.fromfile(whole / "lessons" / "probabilities", np.float16).reshape(-1, TOP)

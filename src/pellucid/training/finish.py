@@ -102,11 +102,13 @@ def write_bundle(
     say: is told why the bundle has no ct2/, if it has none.
     """
     place = measured_alignment(model, prepared)
+    taught = recipe.training
     about: dict[str, Any] = {
         "title": recipe.title,
         "training": {
             **({"started from": recipe.start_from} if recipe.start_from else {}),
-            **({"teachers": len(recipe.training.teachers)} if recipe.training.teachers else {}),
+            **({"teachers": len(taught.teachers)} if taught.teachers else {}),
+            **({"invented for each pair": f"{taught.inventing:g}"} if taught.inventing else {}),
             "weights": weights,
             "steps": steps,
             "target tokens seen": target_tokens,
