@@ -228,6 +228,18 @@ def test_what_cannot_be_invented_says_why(path: Path, teachers: list[Path], tmp_
               overrides=[teacher, wanted, like, f'data.train.0.path="{apart}"'])  # fmt: skip
 
 
+def test_there_are_only_so_many(
+    path: Path, teachers: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However large the corpus: they are held in memory."""
+    monkeypatch.setattr(inventing, "MOST_INVENTED", 7)
+    overrides = [f'training.teachers=["{teachers[0]}"]', f'tokenizer={{like="{teachers[0]}"}}']
+    recipe = load_recipe(path, [*overrides, "training.inventing=3"])
+    (corpus,) = inventing.invented(recipe, [Bundle.open(teachers[0])], tmp_path)
+    assert corpus.path is not None
+    assert len(corpus.path.read_text(encoding="utf-8").splitlines()) == 7
+
+
 def test_a_plan_counts_what_will_be_invented(path: Path, teachers: list[Path]) -> None:
     taught = [f'training.teachers=["{teachers[0]}"]', f'tokenizer={{like="{teachers[0]}"}}']
     alone = look_at_data(load_recipe(path, taught)).examples

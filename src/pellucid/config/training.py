@@ -92,8 +92,8 @@ class TrainingConfig(Settings):
     """With teachers: for each training pair, learn from so many sentences more, which are put
     together from parts of the training sentences and translated by the teachers. There they say
     what they make of something new; the pairs they know, much of them by heart. 4 is a good
-    choice for some ten thousand pairs. It needs the teachers' pieces (start_from or
-    tokenizer.like)."""
+    choice for some ten thousand pairs; there are at most a million for each direction. It needs
+    the teachers' pieces (start_from or tokenizer.like)."""
 
     clip: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     """The longest gradient; a longer one is shortened to this. 0 leaves every gradient as it is."""

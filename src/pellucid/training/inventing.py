@@ -33,6 +33,9 @@ if TYPE_CHECKING:
 MOST_SENTENCES = 200_000
 """Sentences of a direction that others are put together from, drawn at random."""
 
+MOST_INVENTED = 1_000_000
+"""Sentences that are put together for a direction: they are held in memory."""
+
 
 def invented(
     recipe: Recipe, teachers: Sequence[Bundle], folder: Path, console: Console | None = None
@@ -68,7 +71,7 @@ def _write(
 
     seed, way = recipe.training.seed, f"{source}-{target}"
     sample = reservoir(sentences(), MOST_SENTENCES, seed)
-    wanted = round(pairs * recipe.training.inventing)
+    wanted = min(round(pairs * recipe.training.inventing), MOST_INVENTED)
     made = recombined(sample, wanted, seed)
     if not made:
         raise InputError(

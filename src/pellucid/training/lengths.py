@@ -15,6 +15,7 @@ from pellucid.text.cleaning import fit_pairs
 from pellucid.text.corpus import Pair, read_pairs
 from pellucid.text.planning import SOURCE_EXTRA, TARGET_EXTRA
 from pellucid.text.tokenizer import Tokenizer, reservoir
+from pellucid.training.inventing import MOST_INVENTED
 from pellucid.translator.loading import open_bundle
 
 SAMPLE = 4000  # pairs that are cut into tokens
@@ -78,7 +79,8 @@ def look_at_data(recipe: Recipe, pairs: int | None = None) -> Lengths:
     if pairs is not None:
         counted, assumed = pairs * len(directions), [*assumed, f"{pairs:,} pairs, as you say"]
     if recipe.training.inventing:
-        counted = round(counted * (1 + recipe.training.inventing))
+        most = MOST_INVENTED * len(directions)
+        counted += min(round(counted * recipe.training.inventing), most)
         assumed.append("sentences that are put together are as long as the others")
     return Lengths(
         source=float((sources * longest).sum() / longest.sum()),
