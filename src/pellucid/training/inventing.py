@@ -1,11 +1,11 @@
 """More to learn from teachers: sentences that nobody wrote, translated by them.
 
 Teachers know the training pairs, much of them by heart, so there they say little more than the
-pairs do. What a new model is to learn of them is what they make of sentences they have not seen.
-Those can be had for nothing: put together from parts of the training sentences
-(`text.recombined`). The teachers translate them, each its share of them and word by word the most
-probable, and are then asked about them as about any other pair (`teaching`), so that at every place
-the mean of all of them is learned and a slip of the one that translated weighs little.
+pairs do; of sentences that they have not seen they may have more to say. Those can be had for
+nothing: put together from parts of the training sentences (`text.recombined`). The teachers
+translate them, each its share of them and word by word the most probable, and are then asked about
+them as about any other pair (`teaching`), so that at every place the mean of all of them is
+learned and a slip of the one that translated weighs little.
 
 They stand in the run's folder as corpora like any other, a file for each direction.
 """
