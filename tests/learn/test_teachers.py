@@ -246,6 +246,9 @@ def test_a_plan_counts_what_will_be_invented(path: Path, teachers: list[Path]) -
     assert alone is not None
     more = look_at_data(load_recipe(path, [*taught, "training.inventing=3"])).examples
     assert more == 4 * alone
+    # both ways: three times as many for each of the two, all of them read both ways too
+    both = [*taught, BOTH_WAYS, "training.inventing=3"]
+    assert look_at_data(load_recipe(path, both)).examples == 2 * (1 + 2 * 3) * alone
 
 
 def test_a_vocabulary_smaller_than_what_is_kept(prepared: Prepared, teachers: list[Path]) -> None:

@@ -79,8 +79,10 @@ def look_at_data(recipe: Recipe, pairs: int | None = None) -> Lengths:
     if pairs is not None:
         counted, assumed = pairs * len(directions), [*assumed, f"{pairs:,} pairs, as you say"]
     if recipe.training.inventing:
-        most = MOST_INVENTED * len(directions)
-        counted += min(round(counted * recipe.training.inventing), most)
+        # Each direction has some of its own, and they are read both ways if the others are.
+        read = sum(set(a) == set(b) for a in directions for b in directions) / len(directions)
+        for_each = min(recipe.training.inventing, MOST_INVENTED * len(directions) / max(1, counted))
+        counted += round(counted * for_each * read)
         assumed.append("sentences that are put together are as long as the others")
     return Lengths(
         source=float((sources * longest).sum() / longest.sum()),
