@@ -108,6 +108,24 @@ def test_in_half_precision_they_say_nearly_the_same(
     np.testing.assert_allclose(rough.sum(axis=1), 1, rtol=1e-5)
 
 
+def test_answers_fit_when_sources_are_cut_at_random(prepared: Prepared, lessons: Lessons) -> None:
+    """As many as targets, and those that the same pairs get in batches as they are spelled."""
+
+    def answered(config: BatchConfig) -> dict[tuple[int, int], list[list[int]]]:
+        found = {}
+        for batch in Batches(prepared, config).epoch(0):
+            tokens = lessons.of(batch, CPU).tokens
+            lengths = (batch.target_out != batch.pad_id).sum(axis=1).tolist()
+            keys = zip(batch.pairs.tolist(), batch.directions.tolist(), strict=True)
+            for key, rows in zip(keys, tokens.split(lengths), strict=True):
+                found[key] = rows.tolist()
+        return found
+
+    usual = BatchConfig(tokens=400)
+    sampled = usual.changed(subword_sampling=0.1, sampled_side="source")
+    assert answered(sampled) == answered(usual)
+
+
 def test_a_batch_without_pairs_asks_nothing(prepared: Prepared, lessons: Lessons) -> None:
     """As a process gets it that has nothing left to do in an epoch."""
     world = Batches(prepared, BatchConfig(tokens=400)).steps(0) + 1
@@ -312,7 +330,7 @@ def test_what_cannot_teach_says_why(path: Path, teachers: list[Path], tmp_path: 
     with pytest.raises(InputError, match=r"another vocabulary|does not translate"):
         train(path, folder=tmp_path / "b",
               overrides=[BOTH_WAYS, f'training.teachers=["{one_way}"]'])  # fmt: skip
-    with pytest.raises(ConfigError, match=r"subword_sampling .* leave one out"):
+    with pytest.raises(ConfigError, match=r"subword_sampling .* batches.sampled_side to 'source'"):
         load_recipe(path, [teacher, "batches.subword_sampling=0.1"])
     for wrong in ("0", "1.5"):
         with pytest.raises(ConfigError, match="teaching"):

@@ -198,6 +198,27 @@ def test_sampling_keeps_text_and_budget(few: Prepared) -> None:
     assert digest(list(other.epoch(0))) != digest(list(other.epoch(1)))
 
 
+def test_sampling_of_the_source_alone_leaves_every_target_as_it_is(few: Prepared) -> None:
+    config = PLAIN.changed(subword_sampling=0.1, sampled_side="source")
+    store, changed, rows = few.splits["train"], 0, 0
+    for batch in Batches(few, config).epoch(0):
+        assert len(batch) * max(batch.source.shape[1], batch.target_in.shape[1]) <= 400
+        for row in range(len(batch)):
+            pair, way = int(batch.pairs[row]), int(batch.directions[row])
+            assert [i for i in batch.target_out[row].tolist() if i][:-1] == (
+                store.ids(pair, way).tolist()
+            )
+            source = [i for i in batch.source[row].tolist() if i][1:-1]
+            usual = store.ids(pair, 1 - way).tolist()
+            assert few.tokenizer.decode(source) == few.tokenizer.decode(usual)
+            changed += source != usual
+            rows += 1
+    assert changed > rows / 2
+    state = Batches(few, PLAIN.changed(subword_sampling=0.1)).state()
+    with pytest.raises(InputError, match="sampled_side"):
+        Batches(few, config).restore(state)
+
+
 def test_sampling_is_the_same_for_any_number_of_processes(few: Prepared) -> None:
     config = PLAIN.changed(subword_sampling=0.2)
     alone = list(Batches(few, config, seed=5).epoch(2))

@@ -185,6 +185,10 @@ class BatchConfig(Settings):
     """Cut words into pieces at random, anew each epoch. For a unigram tokenizer, how much to keep
     to the best cut (0.1 to 0.5 is usual); for bpe, the share of merges left out (0.1 is usual)."""
 
+    sampled_side: Literal["both", "source"] = "both"
+    """Which side subword_sampling cuts. With training.teachers only "source" can be, for their
+    answers are about the target's pieces as they are."""
+
     careless: float = Field(default=0.0, ge=0, le=1)
     """The share of the sources that are read as if typed in a hurry, other ones each epoch: small
     letters, no mark at the end, accents left off, a slip in a word. So the model learns to forgive

@@ -101,10 +101,12 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _teachers_can_be_asked(self) -> Self:
-        if self.training.teachers and self.batches.subword_sampling is not None:
+        sampled = self.batches.subword_sampling is not None
+        if self.training.teachers and sampled and self.batches.sampled_side != "source":
             raise ValueError(
-                "training.teachers are asked once about each sentence as it is spelled, and "
-                "batches.subword_sampling spells it anew each time: leave one out"
+                "training.teachers are asked once about each target as it is spelled, and "
+                "batches.subword_sampling spells it anew each time: set batches.sampled_side to "
+                "'source', or leave one of the two out"
             )
         if self.training.inventing and not self.training.teachers:
             raise ValueError(

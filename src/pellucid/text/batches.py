@@ -172,7 +172,7 @@ class Batches:
         if state["order"] != self._fingerprint:
             raise InputError(
                 "the place in the data belongs to another order: data, seed, tokens, window, "
-                "subword_sampling and careless must be those of the run that saved it"
+                "subword_sampling, sampled_side and careless must be those of the run that saved it"
             )
         self._resume = self._place = (int(state["epoch"]), int(state["position"]))
 
@@ -182,6 +182,7 @@ class Batches:
         decides = [prepared.fingerprint, self.split.name, self.seed]
         decides += [config.tokens, config.window, config.subword_sampling]
         decides += [config.careless] if config.careless else []  # so older places still fit
+        decides += ["source"] if config.sampled_side == "source" else []
         return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
 
     def _plan(self, epoch: int) -> Plan:
@@ -256,7 +257,8 @@ class Batches:
         A cut that does not fit the budget is drawn again, and if that fails the usual one is used.
         """
         ids, lengths = self._gathered(pairs, sides)
-        sampled = self.config.subword_sampling is not None
+        both = self.config.sampled_side == "both"
+        sampled = self.config.subword_sampling is not None and (both or role == "source")
         keys = [
             f"{self.seed}/{epoch}/{pair}/{side}"
             for pair, side in zip(pairs.tolist(), sides.tolist(), strict=True)
