@@ -3,8 +3,8 @@
     python -m benchmarks quality --from FOLDER_WITH_MULTI30K [--pair en-de|en-fr] [--test]
         [--data data/multi30k-en-de] [--folder runs/quality] [--threads N]
 
-It trains with recipes/multi30k-en-fr.toml; or with multi30k-en-de.toml twice, as
-multi30k-en-de-more.toml says, and then with that one, which learns from the two; by the very
+It trains with recipes/multi30k-en-fr.toml; or with multi30k-en-de.toml five times, as
+multi30k-en-de-more.toml says, and then with that one, which learns from the five; by the very
 command `pellucid train`, and goes on where it was interrupted.
 
 It prints the scores on validation, by which every choice is to be made; the test set is looked at
@@ -44,11 +44,23 @@ class Training:
     teachers: tuple[str, ...] = ()
 
 
+_SAMPLED = "batches.subword_sampling=0.5"
 TRAININGS = {
     "en-de": (
         Training("plain"),
-        Training("sampled", ("training.seed=5", "batches.subword_sampling=0.5")),
-        Training(MODEL, start="plain", teachers=("plain", "sampled")),
+        Training("sampled", ("training.seed=5", _SAMPLED)),
+        Training("dropout", ("training.seed=6", "model.dropout=0.25")),
+        Training(
+            "wide",
+            ("training.seed=7", "training.epochs=14", _SAMPLED, "model.width=320", "model.heads=5"),
+        ),
+        Training(
+            "both-ways",
+            ("training.seed=8", "training.epochs=9", 'data.directions=["en-de", "de-en"]'),
+        ),
+        Training(
+            MODEL, start="wide", teachers=("plain", "sampled", "dropout", "wide", "both-ways")
+        ),
     ),
     "en-fr": (Training(MODEL),),
 }
