@@ -193,3 +193,7 @@ class BatchConfig(Settings):
     """The share of the sources that are read as if typed in a hurry, other ones each epoch: small
     letters, no mark at the end, accents left off, a slip in a word. So the model learns to forgive
     that; 0.1 is enough."""
+
+    def samples(self, side: Literal["source", "target"]) -> bool:
+        """Whether the words of this side are cut at random."""
+        return self.subword_sampling is not None and self.sampled_side in ("both", side)

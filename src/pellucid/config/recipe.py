@@ -101,8 +101,7 @@ class Recipe(Settings):
 
     @model_validator(mode="after")
     def _teachers_can_be_asked(self) -> Self:
-        sampled = self.batches.subword_sampling is not None
-        if self.training.teachers and sampled and self.batches.sampled_side != "source":
+        if self.training.teachers and self.batches.samples("target"):
             raise ValueError(
                 "training.teachers are asked once about each target as it is spelled, and "
                 "batches.subword_sampling spells it anew each time: set batches.sampled_side to "

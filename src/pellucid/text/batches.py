@@ -257,19 +257,20 @@ class Batches:
         A cut that does not fit the budget is drawn again, and if that fails the usual one is used.
         """
         ids, lengths = self._gathered(pairs, sides)
-        both = self.config.sampled_side == "both"
-        sampled = self.config.subword_sampling is not None and (both or role == "source")
+        sampled = self.config.samples(role)
+        careless = self.config.careless if role == "source" else 0.0
+        if not sampled and not careless:
+            return ids, lengths
         keys = [
             f"{self.seed}/{epoch}/{pair}/{side}"
             for pair, side in zip(pairs.tolist(), sides.tolist(), strict=True)
         ]
-        careless = self.config.careless if role == "source" else 0.0
-        hasty = [_share_of(key) < careless for key in keys] if careless else [False] * len(keys)
-        if not sampled and not any(hasty):
+        hasty = [careless > 0 and _share_of(key) < careless for key in keys]
+        chosen = [row for row, is_hasty in enumerate(hasty) if sampled or is_hasty]
+        if not chosen:
             return ids, lengths
         rows = np.split(ids, np.cumsum(lengths)[:-1])
         room = self.config.tokens // len(pairs) - EXTRA[role]
-        chosen = [row for row, is_hasty in enumerate(hasty) if sampled or is_hasty]
         texts = self.tokenizer.decode_batch([rows[row].tolist() for row in chosen], role)
         for row, text in zip(chosen, texts, strict=True):
             read = hurried(text, keys[row]) if hasty[row] else text
