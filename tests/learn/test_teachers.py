@@ -12,7 +12,6 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import pellucid
 from pellucid.bundle import Bundle
 from pellucid.config import BatchConfig, load_recipe
 from pellucid.config.toml import as_toml
@@ -20,15 +19,13 @@ from pellucid.errors import ConfigError, InputError
 from pellucid.text.batches import Batches
 from pellucid.text.prepare import prepare, prepare_recipe
 from pellucid.text.store import Prepared
-from pellucid.training import inventing, teaching
 from pellucid.training import run as run_module
-from pellucid.training.lengths import look_at_data
+from pellucid.training import teaching
 from pellucid.training.metrics import read_metrics
 from pellucid.training.run import train
 from pellucid.training.start import planned_config
 from pellucid.training.teaching import TOP, Lessons, answers, ask_teachers
 from pellucid.training.validate import tensors_of
-from tests import made_up
 from tests.reliability.runs import make_recipe
 
 CPU = torch.device("cpu")
@@ -165,7 +162,7 @@ def test_a_run_with_teachers_goes_on_as_if_it_had_not_been_stopped(
 ) -> None:
     """And the teachers are not asked again, unless what they said is damaged."""
     names = ", ".join(f'"{one}"' for one in teachers)
-    overrides = [BOTH_WAYS, f"training.teachers=[{names}]", "training.r_drop=1"]
+    overrides = [BOTH_WAYS, f"training.teachers=[{names}]"]
     recipe = load_recipe(path, overrides)
     whole, stopped = path.parent / "whole", path.parent / "stopped"
     train(recipe, folder=whole)
@@ -188,85 +185,6 @@ def test_a_run_with_teachers_goes_on_as_if_it_had_not_been_stopped(
     train(recipe, folder=stopped, resume=True)
     assert asked
     assert damaged.read_bytes() == (whole / "lessons" / "probabilities").read_bytes()
-
-
-def test_teachers_translate_sentences_that_nobody_wrote(
-    path: Path, teachers: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Each its share, both ways; they are learned from beside the pairs, and made only once."""
-    names = ", ".join(f'"{one}"' for one in teachers)
-    overrides = [BOTH_WAYS, f"training.teachers=[{names}]", "training.inventing=2",
-                 f'tokenizer={{like="{teachers[0]}"}}']  # fmt: skip
-    recipe = load_recipe(path, overrides)
-    whole, stopped = path.parent / "invented", path.parent / "invented-and-stopped"
-    train(recipe, folder=whole)
-    known = {side for pair in made_up.pairs(80) for side in pair}
-    for direction in ("en-fr", "fr-en"):
-        text = (whole / "invented" / f"{direction}.tsv").read_text(encoding="utf-8")
-        rows = [line.split("\t") for line in text.splitlines()]
-        assert len(rows) == 160
-        assert not {source for source, _ in rows} & known
-        source, target = direction.split("-")
-        for part, teacher in zip((rows[:80], rows[80:]), teachers, strict=True):
-            lines = [line for line, _ in part]
-            said = pellucid.load(teacher).translate_lines(lines, source, target, beam=1)
-            assert [" ".join(text.split()) for text in said] == [text for _, text in part]
-    assert "invented for each pair | 2" in (whole / "bundle" / "MODEL.md").read_text()
-    report = Prepared.open(whole / "data").report["train"]
-    assert report["total"] == 80 + 2 * 160
-    lessons = np.fromfile(whole / "lessons" / "probabilities", np.float16).reshape(-1, TOP)
-    np.testing.assert_allclose(lessons.astype(np.float32).sum(axis=1), 1, atol=5e-3)  # all asked
-    train(path, folder=stopped, overrides=[*overrides, "training.minutes=1e-9"])
-    monkeypatch.setattr(inventing, "recombined", lambda *a: pytest.fail("made once more"))
-    train(recipe, folder=stopped, resume=True)
-    losses = [
-        [(row["step"], row["loss"]) for row in read_metrics(folder) if row["kind"] == "step"]
-        for folder in (whole, stopped)
-    ]
-    assert losses[0] == losses[1]
-
-
-def test_what_cannot_be_invented_says_why(path: Path, teachers: list[Path], tmp_path: Path) -> None:
-    wanted, like = "training.inventing=1", f'tokenizer={{like="{teachers[0]}"}}'
-    teacher = f'training.teachers=["{teachers[0]}"]'
-    with pytest.raises(ConfigError, match=r"there are none: set training\.teachers"):
-        load_recipe(path, [wanted])
-    with pytest.raises(ConfigError, match=r"set tokenizer\.like to one of training\.teachers"):
-        load_recipe(path, [wanted, teacher])
-    other = train(path, folder=tmp_path / "other",
-                  overrides=["tokenizer.vocab_size=400", "training.steps=1"])  # fmt: skip
-    with pytest.raises(InputError, match="another vocabulary"):
-        train(path, folder=tmp_path / "a",
-              overrides=[f'training.teachers=["{other}"]', wanted, like])  # fmt: skip
-    assert not (tmp_path / "a" / "invented").exists()  # said before anything takes time
-    apart = tmp_path / "apart.tsv"
-    apart.write_text("one two three\tun deux trois\nfour five six\tquatre cinq six\n")
-    with pytest.raises(InputError, match="no new sentence can be put together"):
-        train(path, folder=tmp_path / "b",
-              overrides=[teacher, wanted, like, f'data.train.0.path="{apart}"'])  # fmt: skip
-
-
-def test_there_are_only_so_many(
-    path: Path, teachers: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However large the corpus: they are held in memory."""
-    monkeypatch.setattr(inventing, "MOST_INVENTED", 7)
-    overrides = [f'training.teachers=["{teachers[0]}"]', f'tokenizer={{like="{teachers[0]}"}}']
-    recipe = load_recipe(path, [*overrides, "training.inventing=3"])
-    (corpus,) = inventing.invented(recipe, [Bundle.open(teachers[0])], tmp_path)
-    assert corpus.path is not None
-    assert len(corpus.path.read_text(encoding="utf-8").splitlines()) == 7
-
-
-def test_a_plan_counts_what_will_be_invented(path: Path, teachers: list[Path]) -> None:
-    taught = [f'training.teachers=["{teachers[0]}"]', f'tokenizer={{like="{teachers[0]}"}}']
-    alone = look_at_data(load_recipe(path, taught)).examples
-    assert alone is not None
-    more = look_at_data(load_recipe(path, [*taught, "training.inventing=3"])).examples
-    assert more == 4 * alone
-    # both ways: three times as many for each of the two, all of them read both ways too
-    both = [*taught, BOTH_WAYS, "training.inventing=3"]
-    assert look_at_data(load_recipe(path, both)).examples == 2 * (1 + 2 * 3) * alone
 
 
 def test_a_vocabulary_smaller_than_what_is_kept(prepared: Prepared, teachers: list[Path]) -> None:

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy.random  # noqa: F401  what a first step would import, once for all children
 import safetensors.torch  # noqa: F401
-import torch._dynamo  # noqa: F401
+import torch._dynamo
+import torch.utils.tensorboard  # noqa: F401
 
 from pellucid.errors import PellucidError
 from pellucid.training import run as run_module

@@ -29,7 +29,6 @@ SPECIAL = SpecialIds(pad=0, start=1, end=2)
         ({"length_penalty": "google"}, "choose 'none', 'gnmt' or 'average'"),
         ({"alpha": float("nan")}, "alpha"),
         ({"temperature": 0.0, "sample": True}, "greater than 0"),
-        ({"repetition_penalty": 0.9}, "greater than or equal to 1"),
     ],
 )
 def test_wrong_options(values: dict, says: str) -> None:

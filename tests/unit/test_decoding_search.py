@@ -11,7 +11,7 @@ import pytest
 
 from pellucid.decoding import DecodingOptions, Fate, Result, SpecialIds, Step
 from pellucid.decoding.beam import beam_search
-from pellucid.decoding.beams import coverage_term, ngram_repeats
+from pellucid.decoding.beams import ngram_repeats
 from pellucid.decoding.greedy import take_best, walk
 from pellucid.decoding.predictor import Banned, Ranked
 from pellucid.decoding.sampling import draw, take_drawn, uniform
@@ -42,19 +42,23 @@ class Table:
         banned: Banned | None = None,
         wanted: np.ndarray | None = None,
     ) -> Ranked:
-        logs = self.logs[history[:, -1]]
-        scores = logs.copy()
-        if banned is not None:
-            scores[banned.rows, banned.tokens] = -np.inf
-        order = np.argsort(-scores, axis=1, kind="stable")[:, :top]
-        asked = None if wanted is None else logs[np.arange(len(logs)), np.maximum(wanted, 0)]
-        take = np.take_along_axis
-        return Ranked(order, take(logs, order, 1), take(scores, order, 1), asked, None)
+        ranked = self.distribution(history, banned=banned, wanted=wanted)
+        logs = ranked.log_probabilities
+        order = np.argsort(-logs, axis=1, kind="stable")[:, :top]
+        return Ranked(order, np.take_along_axis(logs, order, 1), ranked.wanted)
 
-    def distribution(self, history: np.ndarray, *, banned: Banned | None = None) -> Ranked:
+    def distribution(
+        self,
+        history: np.ndarray,
+        *,
+        banned: Banned | None = None,
+        wanted: np.ndarray | None = None,
+    ) -> Ranked:
         logs = self.logs[history[:, -1]]
-        tokens = np.broadcast_to(np.arange(6), logs.shape)
-        return Ranked(tokens, logs, logs, None, None)
+        asked = None if wanted is None else logs[np.arange(len(logs)), np.maximum(wanted, 0)]
+        if banned is not None:
+            logs[banned.rows, banned.tokens] = -np.inf
+        return Ranked(np.broadcast_to(np.arange(6), logs.shape), logs, asked)
 
     def reorder(self, rows: np.ndarray, sentences: np.ndarray | None) -> None:
         pass
@@ -205,11 +209,6 @@ def test_ngrams() -> None:
     assert ngram_repeats([A, B, C], 2) == []
     assert ngram_repeats([A], 3) == []
     assert ngram_repeats([A, A, A, A], 3) == [A]
-
-
-def test_coverage_counts_real_source_tokens_only() -> None:
-    seen = np.array([[[0.5, 2.0, 0.0]]])
-    assert coverage_term(0.4, seen, np.array([2]))[0, 0] == pytest.approx(0.4 * math.log(0.5))
 
 
 @pytest.mark.parametrize("early_exit", [True, False])

@@ -102,17 +102,6 @@ def test_what_is_kept_grows_with_the_batch() -> None:
     assert 1.9 < two / one < 2.1
 
 
-def test_two_readings_take_twice_the_work(tmp_path: Path) -> None:
-    """R-Drop: the same tokens and steps, twice the arithmetic and what is kept for the way back."""
-    one, two = (
-        make_plan(recipe_for(tmp_path, training={"r_drop": weight}), hardware="a100")
-        for weight in (0.0, 5.0)
-    )
-    assert (two.tokens_per_step, two.steps) == (one.tokens_per_step, one.steps)
-    assert two.flops_per_step == 2 * one.flops_per_step
-    assert 1.9 < two.memory["activations"] / one.memory["activations"] < 2.1
-
-
 @pytest.mark.parametrize(("name", "digits"), [("base", "3.3e+18"), ("big", "2.3e+19")])
 def test_the_papers_training_cost(name: str, digits: str) -> None:
     """By its own method, time x GPUs x what a P100 sustains; the table has two digits."""

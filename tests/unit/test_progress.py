@@ -1,9 +1,11 @@
 """What watches a run: the panel, plain lines, metrics.jsonl and TensorBoard's events."""
 
+import dataclasses
 import io
 import json
 import math
-import struct
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,6 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+from tensorboard.backend.event_processing.event_file_loader import EventFileLoader
+from tensorboard.summary.writer import event_file_writer
 
 from pellucid.errors import PellucidError
 from pellucid.training import events
@@ -155,140 +160,178 @@ def test_a_full_disk_is_one_clear_error() -> None:
         metrics.started(RECIPE, 1, {}, None)
 
 
-# Events: read back by a reader that shares nothing with the writer.
+# Events: read back by TensorBoard itself.
 
 
-def records(data: bytes) -> list[bytes]:
-    found, place = [], 0
-    while place < len(data):
-        (length,) = struct.unpack_from("<Q", data, place)
-        (check,) = struct.unpack_from("<I", data, place + 8)
-        message = data[place + 12 : place + 12 + length]
-        (check_message,) = struct.unpack_from("<I", data, place + 12 + length)
-        assert check == bitwise_masked(data[place : place + 8])
-        assert check_message == bitwise_masked(message)
-        found.append(message)
-        place += 16 + length
-    return found
+@pytest.fixture
+def board(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of one second are told apart by a number, which TensorBoard reads in alphabetic order;
+    let it begin at 0, so that no test depends on how many were written before."""
+    monkeypatch.setattr(event_file_writer, "_global_uid", event_file_writer.AtomicCounter(0))
 
 
-def bitwise_masked(data: bytes) -> int:
-    """CRC-32C by long division, bit by bit, and TFRecord's mask."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        for bit in range(8):
-            low = (crc ^ byte >> bit) & 1
-            crc >>= 1
-            if low:
-                crc ^= 0x82F63B78
-    crc ^= 0xFFFFFFFF
-    return (((crc >> 15) | (crc << 17) & 0xFFFFFFFF) + 0xA282EAD8) % 2**32
+def board_of(folder: Path) -> EventAccumulator:
+    everything = {"scalars": 0, "tensors": 0}
+    return EventAccumulator(str(folder / events.EVENTS), size_guidance=everything).Reload()
 
 
-def fields(message: bytes) -> list[tuple[int, object]]:
-    """The fields of a protocol buffer message, as numbers and bytes."""
-
-    def varint() -> int:
-        nonlocal place
-        value = shift = 0
-        while True:
-            byte = message[place]
-            place += 1
-            value |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return value
-
-    found: list[tuple[int, object]] = []
-    place = 0
-    while place < len(message):
-        number, kind = divmod(varint(), 8)
-        if kind == 0:
-            found.append((number, varint()))
-        elif kind == 1:
-            found.append((number, struct.unpack_from("<d", message, place)[0]))
-            place += 8
-        elif kind == 5:
-            found.append((number, struct.unpack_from("<f", message, place)[0]))
-            place += 4
-        else:
-            assert kind == 2
-            length = varint()
-            found.append((number, message[place : place + length]))
-            place += length
-    return found
+def scalars(folder: Path, tag: str) -> list[tuple[int, float]]:
+    """What TensorBoard draws: steps in their order, each once."""
+    return [(one.step, one.value) for one in board_of(folder).Scalars(tag)]
 
 
-def scalars(folder: Path) -> dict[tuple[str, int], float]:
-    found = {}
-    for path in sorted((folder / events.EVENTS).iterdir()):
-        for message in records(path.read_bytes()):
-            event = dict(fields(message))
-            for number, summary in fields(event.get(5, b"")):  # type: ignore[arg-type]
-                assert number == 1
-                value = dict(fields(summary))  # type: ignore[arg-type]
-                if 2 in value:
-                    found[value[1].decode(), event[2]] = value[2]  # type: ignore[attr-defined]
-    return found  # type: ignore[return-value]
+DRAWN = {
+    "train/loss": lambda line: line["loss"],
+    "train/smoothed_loss": lambda line: line["smoothed_loss"],
+    "train/perplexity": lambda line: math.exp(line["loss"]),
+    "train/rate": lambda line: line["rate"],
+    "train/gradient_norm": lambda line: line["gradient_norm"],
+    "train/tokens_per_second": lambda line: line["tokens_per_second"],
+    "train/epoch": lambda line: line["epoch"],
+    "train/share_of_peak": lambda line: line["flops_share"],
+    "valid/loss": lambda line: line["loss"],
+    "valid/perplexity": lambda line: line["perplexity"],
+    "valid/BLEU": lambda line: line["bleu"],
+    "valid/chrF": lambda line: line["chrf"],
+}
 
 
-def test_the_checksum_is_castagnolis() -> None:
-    assert events.crc32c(b"123456789") == 0xE3069283
-    assert events.crc32c(bytes(32)) == 0x8A9136AA
-    assert events.crc32c(b"\xff" * 32) == 0x62A8AB43
+def compare_with_metrics(folder: Path) -> None:
+    """TensorBoard draws what metrics.jsonl has, in float32, and nothing else."""
+    lines = list(read_metrics(folder))
+    found = board_of(folder)
+    assert set(found.Tags()["scalars"]) == DRAWN.keys()
+    assert found.Tags()["tensors"] == ["valid/samples"]
+    for tag, value in DRAWN.items():
+        kind = "step" if tag.startswith("train") else "valid"
+        wanted = [(one["step"], value(one)) for one in lines if one["kind"] == kind]
+        drawn = [(one.step, one.value) for one in found.Scalars(tag)]
+        assert [step for step, _ in drawn] == [step for step, _ in wanted], tag
+        assert [n for _, n in drawn] == pytest.approx([n for _, n in wanted], rel=1e-6), tag
 
 
-@given(st.binary(max_size=60))
-def test_records_check_out(data: bytes) -> None:
-    assert records(events.record(data) * 2) == [data, data]
-
-
-@given(st.integers(0, 2**40), st.text(max_size=30), st.floats(width=32, allow_nan=False))
-def test_a_scalar_reads_back(number: int, tag: str, value: float) -> None:
-    message = events.event(number, [events.scalar(tag, value)], 12.5)
-    (wall, when, summary) = fields(message)
-    assert wall == (1, 12.5)
-    assert when == (2, number)
-    assert summary[0] == 5
-    ((_, inner),) = fields(summary[1])  # type: ignore[arg-type]
-    assert fields(inner) == [(1, tag.encode()), (2, value)]  # type: ignore[arg-type]
-
-
+@pytest.mark.usefixtures("board")
 def test_tensorboard_gets_the_curves_and_the_samples(tmp_path: Path) -> None:
-    watchers: list[Watcher] = [events.Events(tmp_path)]
+    watchers = watchers_for(tmp_path, None)
     watch(watchers, 1, 5)
     finish(watchers)
-    found = scalars(tmp_path)
-    assert found["train/loss", 2] == 2.5
-    assert found["train/tokens_per_second", 5] == 2000
-    assert found["valid/BLEU", 5] == 31.25
+    compare_with_metrics(tmp_path)
+    assert dict(scalars(tmp_path, "train/loss"))[2] == 2.5
     (path,) = (tmp_path / events.EVENTS).iterdir()
     assert "tfevents" in path.name
-    messages = [dict(fields(message)) for message in records(path.read_bytes())]
-    assert messages[0][3] == b"brain.Event:2"
-    assert HOSTILE.encode() in path.read_bytes()
-    assert all(7 not in message for message in messages)
+    (samples,) = board_of(tmp_path).Tensors("valid/samples")
+    (text,) = samples.tensor_proto.string_val
+    assert samples.step == 5
+    assert HOSTILE in text.decode()
+    assert board_of(tmp_path).SummaryMetadata("valid/samples").plugin_data.plugin_name == "text"
+    written = list(EventFileLoader(str(path)).Load())
+    assert written[0].file_version == "brain.Event:2"
+    assert not any(event.HasField("session_log") for event in written)
 
 
-def test_a_resumed_run_hides_the_steps_after_it(tmp_path: Path) -> None:
-    events.Events(tmp_path).started(RECIPE, 1, {}, None)
-    resumed = events.Events(tmp_path)
-    resumed.started(RECIPE, 1, {}, 7)
-    resumed.stepped(step(8))
-    resumed.finished({})
-    paths = sorted((tmp_path / events.EVENTS).iterdir())
-    assert len(paths) == 2
-    session = dict(fields(records(paths[1].read_bytes())[1]))
-    assert session[2] == 8  # the first step that is this file's
-    assert fields(session[7]) == [(1, 1)]  # type: ignore[arg-type]
+@pytest.mark.usefixtures("board")
+@pytest.mark.parametrize("stopped", [0, 5, 7, 12])
+def test_tensorboard_draws_a_resumed_run_once(tmp_path: Path, stopped: int) -> None:
+    first = watchers_for(tmp_path, None)
+    watch(first, 1, 12)
+    finish(first)
+    second = watchers_for(tmp_path, None)
+    watch(second, stopped + 1, 15, resumed_from=stopped)
+    finish(second)
+    assert len(list((tmp_path / events.EVENTS).iterdir())) == 2
+    assert [step for step, _ in scalars(tmp_path, "train/loss")] == list(range(1, 16))
+    compare_with_metrics(tmp_path)
 
 
+@pytest.mark.usefixtures("board")
+def test_what_was_validated_or_saved_can_be_seen_at_once(tmp_path: Path) -> None:
+    watcher = events.Events(tmp_path)
+    watch([watcher], 1, 5)
+    assert len(scalars(tmp_path, "train/loss")) == len(scalars(tmp_path, "valid/loss")) * 5 == 5
+    watcher.stepped(step(6))
+    watcher.saved(Path("step-00000006"))
+    assert len(scalars(tmp_path, "train/loss")) == 6
+    watcher.finished({})
+
+
+@pytest.mark.usefixtures("board")
 def test_huge_numbers_do_not_break_the_events(tmp_path: Path) -> None:
     watcher = events.Events(tmp_path)
     watcher.started(RECIPE, 1, {}, None)
     watcher.stepped(step(1, loss=1e4))
+    watcher.stepped(step(2, loss=700.0))  # its perplexity is more than float32 can hold
     watcher.finished({})
-    assert math.isinf(scalars(tmp_path)["train/perplexity", 1])
+    assert all(math.isinf(value) for _, value in scalars(tmp_path, "train/perplexity"))
+
+
+def test_half_a_letter_does_not_break_the_events(tmp_path: Path) -> None:
+    watcher = events.Events(tmp_path)
+    watcher.started(RECIPE, 1, {}, None)
+    sample = Sample("\ud800", "b", "c")
+    watcher.validated(dataclasses.replace(validation(1), samples=[sample]))
+    watcher.finished({})
+    assert len(board_of(tmp_path).Tensors("valid/samples")) == 1
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_without_tensorboard_one_line_says_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    for name in ("torch.utils.tensorboard", "tensorboard"):
+        monkeypatch.setitem(sys.modules, name, None)
+    place = console(terminal=terminal)
+    watchers = watchers_for(tmp_path, place)
+    watch(watchers, 1, 10)
+    finish(watchers)
+    said = place.file.getvalue()
+    assert said.count("TensorBoard: not written; pip install tensorboard") == 1
+    assert said.count("TensorBoard") == 1
+    assert not (tmp_path / events.EVENTS).exists()
+    assert [line["kind"] for line in read_metrics(tmp_path)].count("step") == 10
+
+
+def test_events_that_cannot_be_written_are_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / events.EVENTS).write_text("in the way")
+    with pytest.raises(PellucidError, match="cannot write to") as caught:
+        events.Events(tmp_path).started(RECIPE, 1, {}, None)
+    assert "\n" not in str(caught.value)
+
+
+FULL = """
+import resource, signal, sys, threading
+from pathlib import Path
+from pellucid.errors import PellucidError
+from pellucid.training.events import Events
+from tests.unit.test_progress import step
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+watcher = Events(Path(sys.argv[1]))
+watcher.started(None, 1, {}, None)
+resource.setrlimit(resource.RLIMIT_FSIZE, (2000, 2000))
+for work in (lambda: [watcher.stepped(step(n)) for n in range(500)], lambda: watcher.finished({})):
+    try:
+        work()
+        watcher.saved(Path("step"))
+    except PellucidError as error:
+        print(error)
+assert threading.excepthook is threading.__excepthook__
+"""
+
+
+def test_a_disk_that_fills_is_one_clear_error_too(tmp_path: Path) -> None:
+    code = [sys.executable, "-c", FULL, str(tmp_path)]
+    run = subprocess.run(code, check=True, capture_output=True, text=True, timeout=300)
+    line = f"cannot write to {tmp_path / events.EVENTS}: File too large"
+    assert set(run.stdout.splitlines()) == {line}
+    assert run.stderr == ""
+
+
+def test_nothing_of_tensorboard_is_imported_before_a_run_starts() -> None:
+    code = (
+        "import sys, pellucid.training.run\n"
+        "sys.exit(any(name.startswith('tensorboard') for name in sys.modules))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 # The console.

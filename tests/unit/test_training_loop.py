@@ -9,14 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from safetensors.torch import load_file
 
 import pellucid
 from pellucid import cli
 from pellucid.bundle import Bundle
 from pellucid.config import Recipe, load_recipe
-from pellucid.errors import ConfigError, InputError
+from pellucid.errors import InputError
 from pellucid.model import Transformer
 from pellucid.text.batches import Batch, Batches
 from pellucid.text.prepare import prepare
@@ -29,7 +28,7 @@ from pellucid.training.metrics import read_metrics
 from pellucid.training.optimizers import Optimizers
 from pellucid.training.run import train
 from pellucid.training.signals import Signals
-from pellucid.training.validate import Scores, Validation, tensors_of
+from pellucid.training.validate import Scores, Validation
 from tests.reliability.runs import make_recipe
 
 
@@ -115,40 +114,6 @@ def test_the_reported_loss_is_the_plain_one(path: Path, prepared: Prepared, tmp_
         )
         report = make_loop(recipe, prepared, tmp_path)._step([batch], 0.0, 0.0)
         assert getattr(report, name) == pytest.approx(wanted.item(), rel=1e-6)
-
-
-def test_two_readings_of_a_batch(path: Path, prepared: Prepared, tmp_path: Path) -> None:
-    """R-Drop: the mean of two readings and what they are apart, in the paper's proportion; the
-    dropout of the two differs, and so without dropout nothing would be compared."""
-    recipe = load_recipe(path, ["training.r_drop=5", "model.dropout=0.4"])
-    loop = make_loop(recipe, prepared, tmp_path)
-    model = loop.model.train()
-    tensors = tensors_of(next(loop.batches.epoch(0)), torch.device("cpu"))
-    source, target_in, places, targets = tensors
-    torch.manual_seed(1)
-    found = loop.objective(*tensors)
-    torch.manual_seed(1)
-    states = model.states(torch.cat([source, source]), torch.cat([target_in, target_in]))
-    one, other = (
-        model.output(half.flatten(0, 1)[places]).log_softmax(-1) for half in states.chunk(2)
-    )
-    losses = [
-        F.cross_entropy(x, targets, label_smoothing=0.1, reduction="sum") for x in (one, other)
-    ]
-    apart = [
-        F.kl_div(x, y, reduction="sum", log_target=True) for x, y in ((one, other), (other, one))
-    ]
-    assert sum(apart).item() > 1
-    torch.testing.assert_close(2 * found.smoothed, sum(losses) + 5 * sum(apart) / 2)
-    parameters = list(model.parameters())
-    for mine, yours in zip(
-        torch.autograd.grad(2 * found.smoothed, parameters),
-        torch.autograd.grad(sum(losses) + 5 * sum(apart) / 2, parameters),
-        strict=True,
-    ):
-        torch.testing.assert_close(mine, yours)
-    with pytest.raises(ConfigError, match=r"r_drop .* there is none: set model\.dropout"):
-        load_recipe(path, ["training.r_drop=5", "model.dropout=0"])
 
 
 def test_seeds_depend_on_every_part() -> None:

@@ -60,7 +60,6 @@ def test_it_is_the_divergence_from_the_smoothed_target(
     N=st.integers(0, 20),
     V=st.integers(2, 40),
     smoothing=st.sampled_from([0.0, 0.1, 0.7]),
-    agreement=st.sampled_from([0.0, 0.5, 5.0]),
     bias=st.booleans(),
     answers=st.sampled_from([0, 1, 3]),
     chunk=st.integers(1, 200),
@@ -71,24 +70,23 @@ def test_fused_equals_the_plain_formula(
     N: int,
     V: int,
     smoothing: float,
-    agreement: float,
     bias: bool,
     answers: int,
     chunk: int,
     seed: int,
 ) -> None:
     """Values and gradients, whatever the size of a chunk; also for no tokens at all."""
-    states, weight, added, targets = case(2 * N if agreement else N, 5, V, seed, bias)
+    states, weight, added, targets = case(N, 5, V, seed, bias)
     leaves = [t for t in (states, weight, added) if t is not None]
     taught = said(len(states), V, answers, seed) if answers else None
     usual = loss_module.CHUNK_NUMBERS
     loss_module.CHUNK_NUMBERS = chunk
     try:
-        fused = linear_loss(states, weight, added, targets, smoothing, agreement, taught)
+        fused = linear_loss(states, weight, added, targets, smoothing, taught)
     finally:
         loss_module.CHUNK_NUMBERS = usual
     logits = F.linear(states, weight, added)
-    plain = smoothed_cross_entropy(logits, targets, smoothing, agreement, taught)
+    plain = smoothed_cross_entropy(logits, targets, smoothing, taught)
     torch.testing.assert_close(fused.smoothed, plain.smoothed)
     torch.testing.assert_close(fused.plain, plain.plain)
     ours = torch.autograd.grad(fused.smoothed * 1.7, leaves)
@@ -125,34 +123,6 @@ def test_the_gradient_by_finite_differences() -> None:
                     leaf.view(-1)[place] -= step
             slope = (values[0] - values[1]) / 2e-6
             assert leaf.grad.view(-1)[place].item() == pytest.approx(slope, abs=1e-6)
-
-
-@pytest.mark.parametrize("agreement", [0.5, 5.0])
-def test_agreement_is_the_divergence_both_ways(agreement: float) -> None:
-    """PyTorch's own KL, of rows 2i and 2i + 1; and rows that agree cost nothing."""
-    generator = torch.Generator().manual_seed(3)
-    logits = 3 * torch.randn(10, 7, generator=generator, dtype=torch.float64)
-    targets = torch.randint(7, (10,), generator=generator)
-    alone = smoothed_cross_entropy(logits, targets, 0.1).smoothed
-    both = smoothed_cross_entropy(logits, targets, 0.1, agreement).smoothed
-    a, b = logits[0::2].log_softmax(-1), logits[1::2].log_softmax(-1)
-    apart = sum(F.kl_div(x, y, reduction="sum", log_target=True) for x, y in ((a, b), (b, a)))
-    torch.testing.assert_close(both - alone, agreement * apart / 2)
-    same = logits[0::2].repeat_interleave(2, 0)
-    torch.testing.assert_close(
-        smoothed_cross_entropy(same, targets, 0.1, agreement).smoothed,
-        smoothed_cross_entropy(same, targets, 0.1).smoothed,
-    )
-
-
-def test_agreement_where_the_readings_contradict_each_other() -> None:
-    """Probabilities that round to 0 give a large number, not nan."""
-    states = torch.tensor([[300.0, 0.0], [0.0, 300.0]], requires_grad=True)
-    found = linear_loss(states, torch.eye(2), None, torch.tensor([0, 0]), 0.1, 5.0).smoothed
-    found.backward()
-    assert 1000 < found.item() < math.inf
-    assert states.grad is not None
-    assert states.grad.isfinite().all()
 
 
 def test_a_second_backward_pass_is_refused() -> None:

@@ -156,10 +156,10 @@ class Bundle:
 
         path = self.folder / WEIGHTS
         check_file(self.folder, WEIGHTS, self.manifest["files"][WEIGHTS])
-        header = read_header(path)
-        if self.config.encoder_layers + self.config.decoder_layers > len(header):
+        shapes = read_header(path)
+        if self.config.encoder_layers + self.config.decoder_layers > len(shapes):
             raise DamagedBundleError(f"{path} has too few weights for the layers of {CONFIG}")
-        check_shapes(self.config, {n: tuple(t["shape"]) for n, t in header.items()}, str(path))
+        check_shapes(self.config, shapes, str(path))
         try:
             weights = load_file(path, device=device)
         except (SafetensorError, OSError) as error:

@@ -89,34 +89,12 @@ class Recipe(Settings):
         return self
 
     @model_validator(mode="after")
-    def _two_readings_differ(self) -> Self:
-        model = self.model
-        dropouts = (model.dropout, model.attention_dropout, model.activation_dropout)
-        if self.training.r_drop and not any(dropouts):
-            raise ValueError(
-                "training.r_drop compares two readings that differ by dropout, and there is none: "
-                "set model.dropout, e.g. to 0.3, or leave r_drop out"
-            )
-        return self
-
-    @model_validator(mode="after")
     def _teachers_can_be_asked(self) -> Self:
         if self.training.teachers and self.batches.samples("target"):
             raise ValueError(
                 "training.teachers are asked once about each target as it is spelled, and "
                 "batches.subword_sampling spells it anew each time: set batches.sampled_side to "
                 "'source', or leave one of the two out"
-            )
-        if self.training.inventing and not self.training.teachers:
-            raise ValueError(
-                "training.inventing makes up sentences for teachers to translate, and there are "
-                "none: set training.teachers, or leave inventing out"
-            )
-        if self.training.inventing and not (self.start_from or self.tokenizer.like):
-            raise ValueError(
-                "training.inventing adds to the texts that pieces would be learned from, and "
-                "the teachers have theirs: set tokenizer.like to one of training.teachers, or "
-                "start_from"
             )
         return self
 

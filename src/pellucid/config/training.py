@@ -73,11 +73,6 @@ class TrainingConfig(Settings):
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """The share of probability that is taken from the right token and spread over all."""
 
-    r_drop: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Read every batch twice, with other dropout, and ask both readings to agree, with this weight
-    (R-Drop; 5 is usual for translation). It keeps a model from learning few pairs by heart, and
-    makes a step take twice as long."""
-
     teachers: tuple[str, ...] = ()
     """Models to learn from besides the right answers (distillation), as folders or names: what they
     hold probable at each place of the training pairs, in the mean over them, is asked once before
@@ -87,13 +82,6 @@ class TrainingConfig(Settings):
 
     teaching: float = Field(default=0.5, gt=0, le=1)
     """With teachers: how much of the target is what they say; the rest is the right token."""
-
-    inventing: float = Field(default=0.0, ge=0, le=1000, allow_inf_nan=False)
-    """With teachers: for each training pair, learn from so many sentences more, which are put
-    together from parts of the training sentences and translated by the teachers. There they say
-    what they make of something new; the pairs they know, much of them by heart. On Multi30k 4
-    gave 0.2 to 0.5 BLEU more, and took 2.5 times as long. There are at most a million for each
-    direction. It needs the teachers' pieces (start_from or tokenizer.like)."""
 
     clip: float = Field(default=1.0, ge=0, allow_inf_nan=False)
     """The longest gradient; a longer one is shortened to this. 0 leaves every gradient as it is."""
@@ -138,11 +126,6 @@ class TrainingConfig(Settings):
     timeout: float = Field(default=600.0, gt=0, le=7 * 86400)
     """With several processes: seconds that one waits for the others in a step, before it takes
     them for lost and ends."""
-
-    @property
-    def readings(self) -> int:
-        """How often a batch is read in a step."""
-        return 2 if self.r_drop else 1
 
     @model_validator(mode="after")
     def _choices_fit(self) -> Self:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from pellucid.decoding.beams import Beams, banned_tokens, coverage_term, open_beams
+from pellucid.decoding.beams import Beams, banned_tokens, open_beams
 from pellucid.decoding.options import best_attainable
 from pellucid.decoding.predictor import Predictor
 from pellucid.decoding.steps import ENDED, KEPT, NEAR_TIE, NONE, PRUNED, Hypothesis, Result, Step
@@ -29,10 +29,8 @@ class Candidates:
     tokens: np.ndarray
     log_probabilities: np.ndarray
     sums: np.ndarray
+    """What they are ordered by, as all have the same length."""
     scores: np.ndarray
-    ranks: np.ndarray
-    """What they are ordered by: the score where coverage counts, else the sum, as all have the
-    same length."""
 
 
 @dataclass
@@ -84,7 +82,7 @@ def expand(task: Task, beams: Beams, predictor: Predictor) -> Candidates:
     top = ranked.tokens.shape[1]
     tokens = ranked.tokens.reshape(A, width * top)
     log_probabilities = ranked.log_probabilities.reshape(A, width * top)
-    sums = (beams.sums[:, :, None] + ranked.scores.reshape(A, width, top)).reshape(A, -1)
+    sums = np.repeat(beams.sums, top, axis=1) + log_probabilities
     if forced is not None and ranked.wanted is not None:
         held = np.flatnonzero(forced >= 0)
         given = ranked.wanted.reshape(A, width)[held, 0]  # a forced sentence has one hypothesis
@@ -92,31 +90,17 @@ def expand(task: Task, beams: Beams, predictor: Predictor) -> Candidates:
         tokens[held, 0], log_probabilities[held, 0] = forced[held], given
         sums[held, 0] = beams.sums[held, 0] + given
 
-    scores = task.normalised(sums, beams.length + 1)
-    ranks = sums
-    if ranked.attention is not None:
-        scores = scores + np.repeat(_cover(task, beams, ranked.attention), top, axis=1)
-        ranks = scores
     # Rows come best first and parents in order, so a stable sort breaks ties as promised.
-    order = np.argsort(-ranks, axis=1, kind="stable")[:, :columns]
+    order = np.argsort(-sums, axis=1, kind="stable")[:, :columns]
     at = np.arange(A)[:, None]
+    sums = sums[at, order]
     return Candidates(
         order // top,
         tokens[at, order],
         log_probabilities[at, order],
-        sums[at, order],
-        scores[at, order],
-        ranks[at, order],
+        sums,
+        task.normalised(sums, beams.length + 1),
     )
-
-
-def _cover(task: Task, beams: Beams, attention: np.ndarray) -> np.ndarray:
-    """Add this position's attention to the coverage; the coverage term of each hypothesis."""
-    A, width = beams.sums.shape
-    before = 0.0 if beams.coverage is None else beams.coverage
-    beams.coverage = before + attention.reshape(A, width, -1)
-    lengths = np.array([len(task.sources[s]) for s in beams.sentences])
-    return coverage_term(task.options.coverage_penalty, beams.coverage, lengths)
 
 
 def select(task: Task, beams: Beams, candidates: Candidates) -> np.ndarray:
@@ -146,22 +130,22 @@ def close_calls(task: Task, candidates: Candidates, fates: np.ndarray) -> np.nda
     last kept and the first pruned that could have gone on, and between the first `beam` and the
     others where an end, or the end of all, hangs on it.
     """
-    ranks, beam = candidates.ranks, task.options.beam
-    if not (ranks[:, 1:] > ranks[:, :-1] - NEAR_TIE).any():  # no two neighbours are close
-        return np.zeros(len(ranks), dtype=bool)
+    sums, beam = candidates.sums, task.options.beam
+    if not (sums[:, 1:] > sums[:, :-1] - NEAR_TIE).any():  # no two neighbours are close
+        return np.zeros(len(sums), dtype=bool)
     is_end = candidates.tokens == task.special.end
     kept, pruned = fates == KEPT, fates == PRUNED
-    lowest_kept = np.where(kept, ranks, np.inf).min(axis=1)
+    lowest_kept = np.where(kept, sums, np.inf).min(axis=1)
     goes_on = kept.any(axis=1)
-    rival = np.where(pruned & ~(is_end & goes_on[:, None]), ranks, -np.inf).max(axis=1)
+    rival = np.where(pruned & ~(is_end & goes_on[:, None]), sums, -np.inf).max(axis=1)
     close: np.ndarray = goes_on & (rival > lowest_kept - NEAR_TIE)
-    if ranks.shape[1] > beam:
+    if sums.shape[1] > beam:
         ended, missed = fates == ENDED, pruned & is_end
-        outside = np.where(fates[:, beam] == NONE, -np.inf, ranks[:, beam])
-        lowest_ended = np.where(ended, ranks, np.inf).min(axis=1)
+        outside = np.where(fates[:, beam] == NONE, -np.inf, sums[:, beam])
+        lowest_ended = np.where(ended, sums, np.inf).min(axis=1)
         close |= outside > lowest_ended - NEAR_TIE
-        best_missed = np.where(missed, ranks, -np.inf).max(axis=1)
-        close |= best_missed > ranks[:, beam - 1] - NEAR_TIE
+        best_missed = np.where(missed, sums, -np.inf).max(axis=1)
+        close |= best_missed > sums[:, beam - 1] - NEAR_TIE
     return close
 
 
@@ -200,12 +184,6 @@ def finish(task: Task, search: Search, candidates: Candidates, fates: np.ndarray
 def _blocked(task: Task, beams: Beams, row: int) -> list[tuple[int, Hypothesis]]:
     """Hypotheses of a sentence for which nothing was allowed, as they stand."""
     scores = task.normalised(beams.sums[row], beams.length)
-    if beams.coverage is not None:
-        length = np.array([len(task.sources[beams.sentences[row]])])
-        scores = (
-            scores
-            + coverage_term(task.options.coverage_penalty, beams.coverage[row : row + 1], length)[0]
-        )
     return [
         (int(beams.sentences[row]), beams.hypothesis(task, row, parent, None, float(score)))
         for parent, score in enumerate(scores)
@@ -236,16 +214,9 @@ def _may_stop(task: Task, search: Search, sentence: int, unfinished: np.ndarray)
     ended = search.ended[sentence]
     if options.stop == "full" and len(ended) >= options.enough_ended:
         return True
-    scores = sorted((h.score for h in ended), reverse=True)
-    if options.stop == "likely" and len(ended) >= options.beam:
-        margin = scores[options.beam - 1] - float(task.normalised(unfinished, length).max())
-        if abs(margin) < NEAR_TIE:
-            search.near_ties.add(sentence)
-        if margin >= 0:
-            return True
     if options.early_exit and len(ended) >= options.n_best:
-        limit = task.limits[sentence]
-        bound = best_attainable(options, unfinished, length, limit).max()
+        scores = sorted((h.score for h in ended), reverse=True)
+        bound = best_attainable(options, unfinished, length, task.limits[sentence]).max()
         return bool(scores[options.n_best - 1] >= bound)
     return False
 

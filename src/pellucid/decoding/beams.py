@@ -26,8 +26,6 @@ class Beams:
     """(A, width, length) of each token."""
     sums: np.ndarray
     """(A, width) what hypotheses are ranked by before the length penalty."""
-    coverage: np.ndarray | None = None
-    """(A, width, S) attention that each source token got so far, where it counts."""
 
     @property
     def length(self) -> int:
@@ -88,7 +86,6 @@ class Beams:
             np.concatenate([self.tokens[at, parents], tokens[:, :, None]], axis=2),
             np.concatenate([self.log_probabilities[at, parents], added[:, :, None]], axis=2),
             sums,
-            None if self.coverage is None else self.coverage[at, parents],
         )
 
 
@@ -99,8 +96,6 @@ def open_beams(task: Task, sentences: np.ndarray, predictor: Predictor, width: i
     """
     count = len(sentences)
     known = min(task.common_prefix_length(sentences), int(task.limit_table[sentences].min()) - 1)
-    if task.options.coverage_penalty:  # each position's attention counts: read one at a time
-        known = 0
     tokens = np.full((count, width, 1 + known), task.special.start, dtype=np.int64)
     log_probabilities = np.zeros((count, width, known))
     if known:
@@ -133,14 +128,3 @@ def ngram_repeats(history: list[int], n: int) -> list[int]:
     last = history[len(history) - n + 1 :]
     starts = range(len(history) - n + 1)
     return sorted({history[i + n - 1] for i in starts if history[i : i + n - 1] == last})
-
-
-def coverage_term(beta: float, coverage: np.ndarray, source_lengths: np.ndarray) -> np.ndarray:
-    """GNMT's beta · sum over source tokens of log(min(attention, 1)), `(A, width)`; at most 0.
-
-    A token that got no attention at all counts as 1e-9, so that the term stays finite.
-    """
-    logs = np.log(np.clip(coverage, 1e-9, 1.0))
-    real = np.arange(coverage.shape[2]) < source_lengths[:, None]
-    term: np.ndarray = beta * np.where(real[:, None], logs, 0.0).sum(axis=2)
-    return term

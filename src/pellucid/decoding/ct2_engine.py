@@ -42,7 +42,7 @@ def unsupported(options: DecodingOptions) -> str | None:
         return f"stop = {options.stop!r}"
     if options.patience < 1:
         return f"patience = {options.patience} (CTranslate2 takes 1 or more)"
-    for name in ("repetition_penalty", "coverage_penalty", "watch", "use_cache"):
+    for name in ("watch", "use_cache"):
         if getattr(options, name) != getattr(_DEFAULTS, name):
             return f"{name} = {getattr(options, name)}"
     return None

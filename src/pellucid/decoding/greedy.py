@@ -18,8 +18,7 @@ class Choice(NamedTuple):
 
     tokens: np.ndarray
     log_probabilities: np.ndarray
-    scores: np.ndarray
-    """What the tokens add to the ranking; -inf in the first column if nothing is allowed."""
+    """-inf in the first column if nothing is allowed."""
     close: np.ndarray
     """(R,) whether another token was nearly taken."""
 
@@ -46,15 +45,15 @@ def take_best(
     banned: Banned | None,
     forced: np.ndarray | None,
 ) -> Choice:
-    """The token with the highest score; equal ones by lower id."""
+    """The most probable token; equal ones by lower id."""
     top = max(2, task.options.watch)
     ranked = predictor.rank(beams.history, top, banned=banned, wanted=forced)
-    scores = ranked.scores
-    if scores.shape[1] > 1:
-        close = scores[:, 1] > scores[:, 0] - NEAR_TIE
+    logs = ranked.log_probabilities
+    if logs.shape[1] > 1:
+        close = logs[:, 1] > logs[:, 0] - NEAR_TIE
     else:
-        close = np.zeros(len(scores), dtype=bool)
-    choice = Choice(ranked.tokens, ranked.log_probabilities, scores, close)
+        close = np.zeros(len(logs), dtype=bool)
+    choice = Choice(ranked.tokens, logs, close)
     return choice if forced is None else force(choice, forced, ranked.wanted)
 
 
@@ -62,12 +61,10 @@ def force(choice: Choice, forced: np.ndarray, wanted: np.ndarray | None) -> Choi
     """The choice with forced tokens in place of chosen ones."""
     assert wanted is not None
     held = np.flatnonzero(forced >= 0)
-    tokens, log_probabilities = choice.tokens.copy(), choice.log_probabilities.copy()
-    scores, close = choice.scores.copy(), choice.close.copy()
-    scores[held], close[held] = -np.inf, False
-    tokens[held, 0] = forced[held]
-    log_probabilities[held, 0] = scores[held, 0] = wanted[held]
-    return Choice(tokens, log_probabilities, scores, close)
+    tokens, logs, close = (column.copy() for column in choice)
+    logs[held], close[held] = -np.inf, False
+    tokens[held, 0], logs[held, 0] = forced[held], wanted[held]
+    return Choice(tokens, logs, close)
 
 
 def walk(
@@ -112,14 +109,15 @@ def walk(
 def _all_longer(task: Task, beams: Beams, choice: Choice) -> Beams | None:
     """Each hypothesis with the token it took; None if one of them has ended."""
     tokens = choice.tokens[:, 0]
-    sums = beams.sums + choice.scores[:, 0].reshape(beams.sums.shape)
+    added = choice.log_probabilities[:, 0]
+    sums = beams.sums + added.reshape(beams.sums.shape)
     if (
         beams.length + 1 >= task.limit_table[beams.sentences].min()
         or (tokens == task.special.end).any()
         or not sums.min() > -np.inf
     ):
         return None
-    return beams.longer(tokens, choice.log_probabilities[:, 0], sums)
+    return beams.longer(tokens, added, sums)
 
 
 def _step(task: Task, beams: Beams, choice: Choice) -> Step:
@@ -133,7 +131,7 @@ def _step(task: Task, beams: Beams, choice: Choice) -> Step:
 
     tokens, log_probabilities = wide(choice.tokens), wide(choice.log_probabilities)
     parents = np.broadcast_to(np.arange(columns * width) % width, tokens.shape)
-    sums = np.take_along_axis(beams.sums, parents, axis=1) + wide(choice.scores)
+    sums = np.take_along_axis(beams.sums, parents, axis=1) + log_probabilities
     scores = task.normalised(sums, beams.length + 1)
     exists = sums > -np.inf
     taken = exists & (np.arange(columns * width) < width)

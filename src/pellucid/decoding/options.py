@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 LengthPenalty = Literal["none", "gnmt", "average"]
-Stop = Literal["full", "proven", "likely"]
+Stop = Literal["full", "proven"]
 
 
 class DecodingOptions(Settings):
@@ -50,9 +50,7 @@ class DecodingOptions(Settings):
 
     stop: Stop = "full"
     """When a sentence is done. full: patience · beam hypotheses have ended (fairseq, CTranslate2).
-    proven: no unfinished hypothesis can still become one of the n best. likely: `beam` hypotheses
-    have ended and the best unfinished one, ended here, would not beat the worst of them (Hugging
-    Face's default)."""
+    proven: no unfinished hypothesis can still become one of the n best."""
 
     patience: float = Field(default=2.0, gt=0, le=1000)
     """With stop = full: wait for this many times `beam` ended hypotheses. With 1, as elsewhere
@@ -64,12 +62,6 @@ class DecodingOptions(Settings):
 
     no_repeat_ngram: int = Field(default=0, ge=0)
     """No n tokens in a row come twice in an output; 0 allows it."""
-
-    repetition_penalty: float = Field(default=1.0, ge=1, le=100)
-    """Multiply the log-probability of a token that the output already has, in the ranking only."""
-
-    coverage_penalty: float = Field(default=0.0, ge=0, le=100)
-    """Weight (GNMT's beta) of the penalty for source tokens that got too little attention."""
 
     forbidden: frozenset[int] = frozenset()
     """Token ids that may not be produced; a forced prefix may still contain them."""
@@ -153,10 +145,9 @@ def best_attainable(
 ) -> np.ndarray:
     """No way to go on from log-probability sums at a length can give a better score than this.
 
-    A finished hypothesis has the score sum / penalty(length), plus a coverage term that is at
-    most 0. Going on adds log-probabilities, which are at most 0 (a repetition penalty of 1 or
-    more only lowers them), so the final sum is at most today's sum s; and s <= 0. Dividing s <= 0
-    by the penalty p > 0 gives the largest value for the largest p that a final length in
+    A finished hypothesis has the score sum / penalty(length). Going on adds log-probabilities,
+    which are at most 0, so the final sum is at most today's sum s; and s <= 0. Dividing s <= 0 by
+    the penalty p > 0 gives the largest value for the largest p that a final length in
     length + 1 .. limit can have. Each penalty is monotonic in the length:
 
     - none: p is 1, the bound is s.

@@ -15,18 +15,14 @@ class Banned(NamedTuple):
 
 
 class Ranked(NamedTuple):
-    """The best next tokens of R rows, sorted: highest score first, equal ones by lower id."""
+    """The best next tokens of R rows, sorted: most probable first, equal ones by lower id."""
 
     tokens: np.ndarray
     """(R, top)"""
     log_probabilities: np.ndarray
-    """(R, top) float64: the model's own."""
-    scores: np.ndarray
-    """(R, top) float64: what to rank by, -inf where a token is not allowed."""
+    """(R, top) float64, -inf where a token is not allowed."""
     wanted: np.ndarray | None
     """(R,) log-probability of the token that was asked for, whether allowed or not."""
-    attention: np.ndarray | None
-    """(R, S) cross-attention of this position, where the search needs it."""
 
 
 class Predictor(Protocol):
@@ -54,8 +50,14 @@ class Predictor(Protocol):
         """
         ...
 
-    def distribution(self, history: np.ndarray, *, banned: Banned | None = None) -> Ranked:
-        """All tokens of each row, in the order of their ids, `(R, V)`; float32."""
+    def distribution(
+        self,
+        history: np.ndarray,
+        *,
+        banned: Banned | None = None,
+        wanted: np.ndarray | None = None,
+    ) -> Ranked:
+        """All tokens of each row, in the order of their ids, `(R, V)`; float32. See `rank`."""
         ...
 
     def reorder(self, rows: np.ndarray, sentences: np.ndarray | None) -> None:

@@ -33,21 +33,17 @@ def take_drawn(
     forced: np.ndarray | None,
 ) -> Choice:
     """One token drawn for each row."""
-    ranked = predictor.distribution(beams.history, banned=banned)
+    ranked = predictor.distribution(beams.history, banned=banned, wanted=forced)
     rows, width = len(ranked.tokens), beams.tokens.shape[1]
     tokens = np.zeros((rows, 1), dtype=np.int64)
     close = np.zeros(rows, dtype=bool)
     for row in range(rows):
         key = task.keys[beams.sentences[row // width]]
         u = uniform(task.options.seed, key, row % width, beams.length)
-        tokens[row, 0], close[row] = draw(ranked.scores[row], task.options, u)
+        tokens[row, 0], close[row] = draw(ranked.log_probabilities[row], task.options, u)
     log_probabilities = np.take_along_axis(ranked.log_probabilities, tokens, 1).astype(np.float64)
-    scores = np.take_along_axis(ranked.scores, tokens, 1).astype(np.float64)
-    choice = Choice(tokens, log_probabilities, scores, close)
-    if forced is None:
-        return choice
-    wanted = np.take_along_axis(ranked.log_probabilities, np.maximum(forced, 0)[:, None], 1)
-    return force(choice, forced, wanted[:, 0].astype(np.float64))
+    choice = Choice(tokens, log_probabilities, close)
+    return choice if forced is None else force(choice, forced, ranked.wanted)
 
 
 def draw(scores: np.ndarray, options: DecodingOptions, u: float) -> tuple[int, bool]:

@@ -39,8 +39,7 @@ class Hypothesis:
     """The sum over all tokens: the log-probability of the output given the source."""
 
     score: float
-    """The log-probability sum over the length penalty, by which hypotheses are ranked. A
-    repetition or coverage penalty, where one is set, is part of it."""
+    """The log-probability sum over the length penalty, by which hypotheses are ranked."""
 
     ended: Ended
     """eos: the end symbol came. length: cut at the longest allowed. blocked: nothing that is

@@ -82,7 +82,7 @@ def _way(
     options = task.options
     if options.sample:
         return walk(task, sentences, predictor, take_drawn, options.n_best, watched=watched)
-    if options.beam == 1 and not options.coverage_penalty:
+    if options.beam == 1:
         return walk(task, sentences, predictor, take_best, watched=watched)
     return beam_search(task, sentences, predictor)
 

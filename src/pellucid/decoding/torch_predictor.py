@@ -48,7 +48,7 @@ class TorchPredictor:
         options: DecodingOptions,
         steps: StepDecoder | None = None,
     ) -> None:
-        self.model, self.options = model, options
+        self.model = model
         self._steps = steps or StepDecoder(model)
         self.device = model.output.weight.device
         source = padded(sources, special.pad, self.device)
@@ -65,34 +65,25 @@ class TorchPredictor:
         )
         self._never = torch.tensor(sorted(never), device=self.device)
 
-    def _states(self, history: np.ndarray) -> tuple[Tensor, Tensor | None]:
-        """States `(R, new, D)` of the tokens not read yet, and the last one's attention.
+    def _states(self, history: np.ndarray) -> Tensor:
+        """States `(R, new, D)` of the tokens not read yet.
 
-        By the model's own modules: several tokens at once, no cache, or attention to be seen.
+        By the model's own modules: several tokens at once, or no cache.
         """
-        trace = None
-        if self.options.coverage_penalty:
-            trace = Trace(only=["decoder.*.cross.weights"])
         cache = self._cache if self._memory is None else self.model.start(self._memory)
         new = torch.from_numpy(np.ascontiguousarray(history[:, cache.length :])).to(self.device)
-        states, cache = self.model.decode_states(new, cache, trace=trace)
+        states, cache = self.model.decode_states(new, cache)
         if self._memory is None:
             self._cache = cache
-        if trace is None:
-            return states, None
-        attention = cross_attention(
-            trace, self.options.attention_layer, self.options.attention_head
-        )
-        return states, attention[:, -1]
+        return states
 
-    def _step(self, history: np.ndarray) -> tuple[Tensor, Tensor | None]:
-        """The state `(R, D)` of the last token, the only new one, and its attention."""
-        if self._memory is not None or self.options.coverage_penalty:
-            states, attention = self._states(history)
-            return states[:, -1], attention
+    def _step(self, history: np.ndarray) -> Tensor:
+        """The state `(R, D)` of the last token, the only new one."""
+        if self._memory is not None:
+            return self._states(history)[:, -1]
         self._history = history
         last = torch.from_numpy(history[:, -1].copy()).to(self.device)
-        return self._steps(last, self._stepping()), None
+        return self._steps(last, self._stepping())
 
     def _stepping(self) -> StepCache:
         """The cache of single steps, which goes on from what was read at once."""
@@ -103,24 +94,10 @@ class TorchPredictor:
     @torch.inference_mode()
     def prime(self, history: np.ndarray) -> np.ndarray:
         """Read a beginning; the log-probabilities of all its tokens but the first."""
-        states, _ = self._states(history[:, :-1])
+        states = self._states(history[:, :-1])
         following = torch.from_numpy(history[:, 1:]).to(self.device)
         logs = self.model.output(states).log_softmax(dim=-1).gather(-1, following[:, :, None])
         return _numpy(logs.squeeze(-1))
-
-    def _scores(self, history: np.ndarray) -> tuple[Tensor, Tensor, Tensor | None]:
-        """Log-probabilities `(R, V)`, ranking scores `(R, V)`, attention.
-
-        The two are one tensor unless a repetition penalty makes a difference.
-        """
-        state, attention = self._step(history)
-        logs = self._logs(state)
-        scores = logs
-        if self.options.repetition_penalty != 1.0:
-            seen = torch.from_numpy(history[:, 1:].copy()).to(self.device)
-            heavier = logs.gather(-1, seen) * self.options.repetition_penalty
-            scores = logs.scatter(-1, seen, heavier)
-        return logs, scores, attention
 
     def _logs(self, states: Tensor) -> Tensor:
         """Log-probabilities `(R, V)`, in memory that the next step will write over."""
@@ -131,14 +108,21 @@ class TorchPredictor:
             self._room = states.new_empty(R, V)
         return torch.log_softmax(self._steps.output(states), -1, out=self._room[:R])
 
-    def _allowed(self, scores: Tensor, banned: Banned | None) -> Tensor:
-        """The scores with -inf where a token is not allowed; in place."""
-        scores.index_fill_(1, self._never, -torch.inf)
+    def _following(
+        self, history: np.ndarray, banned: Banned | None, wanted: np.ndarray | None
+    ) -> tuple[Tensor, np.ndarray | None]:
+        """Log-probabilities `(R, V)`, -inf where a token is not allowed; those of `wanted (R,)`."""
+        logs = self._logs(self._step(history))
+        asked = None
+        if wanted is not None:
+            index = torch.from_numpy(np.maximum(wanted, 0)).to(self.device)
+            asked = _numpy(logs.gather(1, index[:, None]))[:, 0]
+        logs.index_fill_(1, self._never, -torch.inf)
         if banned is not None:
             rows = torch.from_numpy(banned.rows).to(self.device)
             tokens = torch.from_numpy(banned.tokens).to(self.device)
-            scores[rows, tokens] = -torch.inf
-        return scores
+            logs[rows, tokens] = -torch.inf
+        return logs, asked
 
     @torch.inference_mode()
     def rank(
@@ -150,26 +134,23 @@ class TorchPredictor:
         wanted: np.ndarray | None = None,
     ) -> Ranked:
         """The `top` best next tokens of each row."""
-        logs, scores, attention = self._scores(history)
-        asked = None
-        if wanted is not None:
-            index = torch.from_numpy(np.maximum(wanted, 0)).to(self.device)
-            asked = _numpy(logs.gather(1, index[:, None]))[:, 0]
-        values, tokens = best(self._allowed(scores, banned), top)
-        own = ranked = values.astype(np.float64)
-        if scores is not logs:
-            own = _numpy(logs.gather(1, torch.from_numpy(tokens).to(self.device)))
-        seen = None if attention is None else _numpy(attention)
-        return Ranked(tokens, own, ranked, asked, seen)
+        logs, asked = self._following(history, banned, wanted)
+        values, tokens = best(logs, top)
+        return Ranked(tokens, values.astype(np.float64), asked)
 
     @torch.inference_mode()
-    def distribution(self, history: np.ndarray, *, banned: Banned | None = None) -> Ranked:
+    def distribution(
+        self,
+        history: np.ndarray,
+        *,
+        banned: Banned | None = None,
+        wanted: np.ndarray | None = None,
+    ) -> Ranked:
         """All tokens of each row, in the order of their ids."""
-        logs, scores, _ = self._scores(history)
-        own = logs.cpu().numpy().copy()
-        allowed = self._allowed(scores.clone(), banned).cpu().numpy()
-        tokens = np.broadcast_to(np.arange(own.shape[1]), own.shape)
-        return Ranked(tokens, own, allowed, None, None)
+        logs, asked = self._following(history, banned, wanted)
+        values = logs.cpu().numpy().copy()
+        tokens = np.broadcast_to(np.arange(values.shape[1]), values.shape)
+        return Ranked(tokens, values, asked)
 
     @torch.inference_mode()
     def reorder(self, rows: np.ndarray, sentences: np.ndarray | None) -> None:
@@ -180,9 +161,6 @@ class TorchPredictor:
         if self._memory is not None:
             if kept is not None:
                 self._memory = Memory(*(part.index_select(0, kept) for part in self._memory))
-            return
-        if self.options.coverage_penalty:
-            self._cache = self._cache.reorder(torch.from_numpy(rows).to(self.device), kept)
             return
         cache, start = self._stepping(), 0
         if kept is None and len(rows) == cache.rows:

@@ -40,7 +40,6 @@ class Foreign:
 def need_torch() -> None:
     """Say what to install where PyTorch is missing."""
     try:
-        import safetensors  # noqa: F401
         import torch  # noqa: F401
     except ImportError:
         raise MissingExtraError("importing and exporting models", "train") from None

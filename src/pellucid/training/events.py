@@ -1,124 +1,43 @@
-"""TensorBoard event files, written by hand: scalars and texts, and no dependency.
-
-A file is a row of records (TFRecord): the length, its checksum, the message, its checksum. The
-checksum is CRC-32C, "masked". The message is a protocol buffer `Event`; the few fields in use:
-
-    Event    1 wall_time double · 2 step int64 · 3 file_version string · 5 summary · 7 session_log
-    Summary  1 value, repeated: 1 tag · 2 simple_value float · 8 tensor · 9 metadata
-    Tensor   1 dtype (7: string) · 2 shape (2 dim (1 size)) · 8 string_val, repeated
-    Metadata 1 plugin_data (1 plugin_name)
-    SessionLog  1 status (1: start): later events win over earlier ones from this step on
-"""
+"""What TensorBoard draws: scalars and texts, where its package is installed."""
 
 from __future__ import annotations
 
-import math
-import os
-import struct
-import time
-from collections.abc import Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import PellucidError
 from pellucid.training.watching import StepReport, ValidationReport, perplexity
 
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
 EVENTS = "events"
 
 
-def _crc_table() -> tuple[int, ...]:
-    table = []
-    for byte in range(256):
-        for _ in range(8):
-            byte = byte >> 1 ^ (0x82F63B78 if byte & 1 else 0)
-        table.append(byte)
-    return tuple(table)
-
-
-_TABLE = _crc_table()
-
-
-def crc32c(data: bytes) -> int:
-    """CRC-32 with Castagnoli's polynomial."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = crc >> 8 ^ _TABLE[(crc ^ byte) & 0xFF]
-    return crc ^ 0xFFFFFFFF
-
-
-def masked_crc32c(data: bytes) -> int:
-    """The checksum as TFRecord files have it: turned, and moved by a constant."""
-    crc = crc32c(data)
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
-def record(message: bytes) -> bytes:
-    """A message as a TFRecord."""
-    length = struct.pack("<Q", len(message))
-    return b"".join(
-        (
-            length,
-            struct.pack("<I", masked_crc32c(length)),
-            message,
-            struct.pack("<I", masked_crc32c(message)),
-        )
-    )
-
-
-def _varint(number: int) -> bytes:
-    number &= (1 << 64) - 1
-    digits = bytearray()
-    while number > 0x7F:
-        digits.append(number & 0x7F | 0x80)
-        number >>= 7
-    digits.append(number)
-    return bytes(digits)
-
-
-def _int(field: int, number: int) -> bytes:
-    return _varint(field << 3) + _varint(number)
-
-
-def _double(field: int, number: float) -> bytes:
-    return _varint(field << 3 | 1) + struct.pack("<d", number)
-
-
-def _float(field: int, number: float) -> bytes:
-    try:
-        return _varint(field << 3 | 5) + struct.pack("<f", number)
-    except OverflowError:  # more than float32 can hold
-        return _varint(field << 3 | 5) + struct.pack("<f", math.copysign(math.inf, number))
-
-
-def _bytes(field: int, data: bytes) -> bytes:
-    return _varint(field << 3 | 2) + _varint(len(data)) + data
-
-
-def scalar(tag: str, value: float) -> bytes:
-    """A summary value: one number."""
-    return _bytes(1, tag.encode()) + _float(2, value)
-
-
-def text(tag: str, value: str) -> bytes:
-    """A summary value: a text (Markdown) for TensorBoard's text page."""
-    shape = _bytes(2, _int(1, 1))
-    tensor = _int(1, 7) + _bytes(2, shape) + _bytes(8, value.encode("utf-8", "replace"))
-    metadata = _bytes(1, _bytes(1, b"text"))
-    return _bytes(1, tag.encode()) + _bytes(8, tensor) + _bytes(9, metadata)
-
-
-def event(step: int, values: list[bytes], wall_time: float) -> bytes:
-    """An `Event` with a summary of these values."""
-    summary = b"".join(_bytes(1, value) for value in values)
-    return _double(1, wall_time) + _int(2, step) + _bytes(5, summary)
+def _one_line_is_enough(
+    usual: Callable[[threading.ExceptHookArgs], object], told: threading.ExceptHookArgs
+) -> None:
+    """What the thread of SummaryWriter cannot write, it tells the caller too, who says it."""
+    ours = type(told.thread).__module__ == "tensorboard.summary.writer.event_file_writer"
+    if not (ours and issubclass(told.exc_type, OSError)):
+        usual(told)
 
 
 class Events:
-    """A watcher that writes one event file into `events/` each time a run starts or goes on."""
+    """A watcher that writes one event file into `events/` each time a run starts or goes on.
 
-    def __init__(self, run_folder: Path) -> None:
+    say: gets the line for a person who has no TensorBoard; the run goes on without.
+    """
+
+    def __init__(self, run_folder: Path, say: Callable[[str], None] = lambda line: None) -> None:
         self.folder = run_folder / EVENTS
-        self._file: BinaryIO | None = None
+        self._say = say
+        self._writer: SummaryWriter | None = None
+        self._hook = threading.excepthook
 
     def started(
         self,
@@ -128,16 +47,16 @@ class Events:
         resumed_from: int | None,
     ) -> None:
         """Open a file; a resumed run's hides what an earlier one wrote of later steps."""
-        now = time.time()
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            name = f"events.out.tfevents.{now:.6f}.{os.getpid()}.pellucid"
-            self._file = (self.folder / name).open("xb")
-        except OSError as error:
-            raise PellucidError(f"cannot write to {self.folder}: {error.strerror}") from error
-        self._write(_double(1, now) + _bytes(3, b"brain.Event:2"))
-        if resumed_from is not None:
-            self._write(_double(1, now) + _int(2, resumed_from + 1) + _bytes(7, _int(1, 1)))
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            self._say("TensorBoard: not written; pip install tensorboard")
+            return
+        later = None if resumed_from is None else resumed_from + 1
+        self._hook = threading.excepthook
+        threading.excepthook = partial(_one_line_is_enough, self._hook)
+        with self._writing():
+            self._writer = SummaryWriter(str(self.folder), purge_step=later)
 
     def stepped(self, report: StepReport) -> None:
         """The curves of training."""
@@ -162,7 +81,10 @@ class Events:
         if report.chrf is not None:
             values["valid/chrF"] = report.chrf
         self._scalars(report.step, values)
-        if report.samples:
+        if report.samples and self._writer is not None:
+            # SummaryWriter.add_text would call it valid/samples/text_summary
+            from tensorboard.plugins.text.summary_v2 import text_pb  # type: ignore[import-untyped]
+
             told = "\n\n".join(
                 "\n\n".join(
                     # four spaces make it code, in which nothing is markup
@@ -175,7 +97,11 @@ class Events:
                 )
                 for sample in report.samples
             )
-            self._write(event(report.step, [text("valid/samples", told)], time.time()))
+            summary = text_pb("valid/samples", told.encode("utf-8", "replace"))
+            with self._writing():
+                self._writer.file_writer.add_summary(  # type: ignore[attr-defined]
+                    summary, report.step
+                )
         self._flush()
 
     def saved(self, path: Path) -> None:
@@ -187,20 +113,28 @@ class Events:
 
     def finished(self, summary: Mapping[str, Any]) -> None:
         """Close the file."""
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        if self._writer is not None:
+            try:
+                with self._writing():
+                    self._writer.close()
+            finally:
+                self._writer, threading.excepthook = None, self._hook
 
     def _scalars(self, step: int, values: Mapping[str, float]) -> None:
-        self._write(event(step, [scalar(tag, v) for tag, v in values.items()], time.time()))
-
-    def _write(self, message: bytes) -> None:
-        if self._file is not None:
-            try:
-                self._file.write(record(message))
-            except OSError as error:
-                raise PellucidError(f"cannot write to {self.folder}: {error.strerror}") from error
+        if self._writer is not None:
+            with self._writing():
+                for tag, value in values.items():
+                    self._writer.add_scalar(tag, value, step)
 
     def _flush(self) -> None:
-        if self._file is not None:
-            self._file.flush()
+        if self._writer is not None:
+            with self._writing():
+                self._writer.flush()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or error
+            raise PellucidError(f"cannot write to {self.folder}: {reason}") from error

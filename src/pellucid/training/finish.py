@@ -108,7 +108,6 @@ def write_bundle(
         "training": {
             **({"started from": recipe.start_from} if recipe.start_from else {}),
             **({"teachers": len(taught.teachers)} if taught.teachers else {}),
-            **({"invented for each pair": f"{taught.inventing:g}"} if taught.inventing else {}),
             "weights": weights,
             "steps": steps,
             "target tokens seen": target_tokens,

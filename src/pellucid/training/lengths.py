@@ -15,7 +15,6 @@ from pellucid.text.cleaning import fit_pairs
 from pellucid.text.corpus import Pair, read_pairs
 from pellucid.text.planning import SOURCE_EXTRA, TARGET_EXTRA
 from pellucid.text.tokenizer import Tokenizer, reservoir
-from pellucid.training.inventing import MOST_INVENTED
 from pellucid.translator.loading import open_bundle
 
 SAMPLE = 4000  # pairs that are cut into tokens
@@ -78,12 +77,6 @@ def look_at_data(recipe: Recipe, pairs: int | None = None) -> Lengths:
         assumed.append(f"a corpus has more than {MOST_PAIRS:,} pairs; the rest is not counted")
     if pairs is not None:
         counted, assumed = pairs * len(directions), [*assumed, f"{pairs:,} pairs, as you say"]
-    if recipe.training.inventing:
-        # Each direction has some of its own, and they are read both ways if the others are.
-        read = sum(set(a) == set(b) for a in directions for b in directions) / len(directions)
-        for_each = min(recipe.training.inventing, MOST_INVENTED * len(directions) / max(1, counted))
-        counted += round(counted * for_each * read)
-        assumed.append("sentences that are put together are as long as the others")
     return Lengths(
         source=float((sources * longest).sum() / longest.sum()),
         target=float((targets * longest).sum() / longest.sum()),

@@ -56,7 +56,6 @@ class NotANumberError(PellucidError):
 class Objective(nn.Module):
     """The model with its loss: what is differentiated, and what many processes wrap.
 
-    agreement: R-Drop's weight; if it is not 0, the batch is read twice.
     states: the function that gives the decoder's states, if not simply the model's.
     """
 
@@ -64,13 +63,11 @@ class Objective(nn.Module):
         self,
         model: Transformer,
         smoothing: float,
-        agreement: float = 0.0,
         states: Callable[[Tensor, Tensor], Tensor] | None = None,
     ) -> None:
         super().__init__()
         self.model = model
         self.smoothing = smoothing
-        self.agreement = agreement
         self.states = states or model.states
 
     def forward(
@@ -81,25 +78,11 @@ class Objective(nn.Module):
         targets: Tensor,
         taught: Taught | None = None,
     ) -> TokenLoss:
-        """Sums of the losses of the real target tokens; see `validate.Tensors`.
-
-        With agreement: the mean of two readings, each with dropout of its own, and half of α times
-        how far they are apart, the paper's loss of R-Drop halved, so that it compares with that of
-        one reading.
-        """
-        if self.agreement:
-            places = torch.stack([places, places + target_in.numel()], dim=1).flatten()
-            source, target_in = source.repeat(2, 1), target_in.repeat(2, 1)
-            targets = targets.repeat_interleave(2)  # a token's two readings side by side
-            if taught is not None:
-                taught = Taught(*(part.repeat_interleave(2, 0) for part in taught))
+        """Sums of the losses of the real target tokens; see `validate.Tensors`."""
         states = self.states(source, target_in)  # (B, T, D)
         rows = states.flatten(0, 1).index_select(0, places)  # (N, D): no padding
         output = self.model.output
-        sums = linear_loss(
-            rows, output.weight, output.bias, targets, self.smoothing, self.agreement, taught
-        )
-        return TokenLoss(sums.smoothed / 2, sums.plain / 2) if self.agreement else sums
+        return linear_loss(rows, output.weight, output.bias, targets, self.smoothing, taught)
 
 
 @dataclass
@@ -158,7 +141,7 @@ class Loop:
         self.device = self.model.output.weight.device
         self.parameters = list(self.model.parameters())
         self.objective = self.group.wrap(
-            Objective(self.model, training.label_smoothing, training.r_drop, self.compiled)
+            Objective(self.model, training.label_smoothing, self.compiled)
         )
         self.highest = highest_rate(training, self.model.config.width)
         self.total_steps = self._total_steps()
@@ -290,10 +273,7 @@ class Loop:
             return None
         if self._peak is None:
             self._peak = peak_for(self.recipe.training, self.device)
-        readings = self.recipe.training.readings
-        shapes = (
-            BatchShape(readings * len(b), b.source.shape[1], b.target_in.shape[1]) for b in batches
-        )
+        shapes = (BatchShape(len(b), b.source.shape[1], b.target_in.shape[1]) for b in batches)
         flops = sum(training_flops(self.model.config, shape) for shape in shapes)
         return flops / seconds / self._peak if self._peak else None
 

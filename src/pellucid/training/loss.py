@@ -9,10 +9,6 @@ tokens at a time, and in the same place turns them into their gradient and multi
 that at no time more than one such chunk is there; nothing of size (tokens, V) is kept for the
 backward pass.
 
-Where each token is read twice, with other dropout, `agreement` asks the two readings to say the
-same (R-Drop, Liang and others, 2021): α · ½ (KL(a ‖ b) + KL(b ‖ a)) for each pair of readings,
-which are rows 2i and 2i + 1.
-
 Where teachers were asked (`training.teachers`), `Taught` says how much of the right token's place
 in the target goes to which tokens: onehot becomes (1 - Σ shares) · onehot + shares.
 """
@@ -57,7 +53,6 @@ def smoothed_cross_entropy(
     logits: Tensor,
     targets: Tensor,
     smoothing: float = 0.0,
-    agreement: float = 0.0,
     taught: Taught | None = None,
 ) -> TokenLoss:
     """The plain formula, from logits `(N, V)` and token ids `(N,)`; `linear_loss` must equal it."""
@@ -68,10 +63,6 @@ def smoothed_cross_entropy(
         kept = 1 - taught.shares.sum(dim=-1, keepdim=True)
         wanted = (kept * right).sum() - (taught.shares * logs.gather(-1, taught.tokens)).sum()
     smoothed = (1 - smoothing) * wanted - smoothing * logs.mean(dim=-1).sum()
-    if agreement:
-        a, b = logs[0::2], logs[1::2]
-        # Σ a (log a - log b) + Σ b (log b - log a)
-        smoothed = smoothed + agreement / 2 * ((a.exp() - b.exp()) * (a - b)).sum()
     return TokenLoss(smoothed, right.sum().detach())
 
 
@@ -81,7 +72,6 @@ def linear_loss(
     bias: Tensor | None,
     targets: Tensor,
     smoothing: float = 0.0,
-    agreement: float = 0.0,
     taught: Taught | None = None,
 ) -> TokenLoss:
     """The loss of `states (N, D)` through the output layer `weight (V, D)`, `bias (V,)`.
@@ -89,7 +79,7 @@ def linear_loss(
     Equal to `smoothed_cross_entropy` of `F.linear(states, weight, bias)` and the rest.
     """
     smoothed, plain = _LinearLoss.apply(  # type: ignore[no-untyped-call]
-        states, weight, bias, targets, smoothing, agreement, taught
+        states, weight, bias, targets, smoothing, taught
     )
     return TokenLoss(smoothed, plain)
 
@@ -110,7 +100,6 @@ class _LinearLoss(torch.autograd.Function):
         bias: Tensor | None,
         targets: Tensor,
         smoothing: float,
-        agreement: float,
         taught: Taught | None,
     ) -> tuple[Tensor, Tensor]:
         if torch.is_autocast_enabled(states.device.type):
@@ -122,8 +111,6 @@ class _LinearLoss(torch.autograd.Function):
         N, V = len(states), len(weight)
         numbers = CHUNK_NUMBERS * (1 if states.device.type == "cpu" else GPU_CHUNKS)
         size = max(1, min(N, numbers // V))
-        if agreement:
-            size = max(2, size - size % 2)  # both readings of a token in one chunk
         wide = _sum_dtype(kind)
         all_weights = matrix.sum(dim=0, dtype=wide)  # x · Σw is the sum of a token's logits
         all_biases = 0.0 if bias is None else bias.sum(dtype=wide)
@@ -138,7 +125,6 @@ class _LinearLoss(torch.autograd.Function):
             of_right, highest = logits.gather(-1, right), logits.amax(dim=-1, keepdim=True)
             told = None if taught is None else _part(taught, start, size, wide)
             of_taught = None if told is None else logits.gather(-1, told.tokens)
-            apart = logits[0::2] - logits[1::2] if agreement else None
             p = torch.softmax(logits, dim=-1, out=logits)
             norm = highest - p.amax(dim=-1, keepdim=True).log()  # log Σ exp, (n, 1)
             wrong = norm - of_right  # -log p of the right tokens, (n, 1)
@@ -149,9 +135,6 @@ class _LinearLoss(torch.autograd.Function):
                 wrong = kept * wrong + (told.shares * (norm - of_taught)).sum(dim=-1, keepdim=True)
             mean = ((some * all_weights).sum(dim=-1) + all_biases) / V  # in `wide`, as @ is not
             smoothed += (1 - smoothing) * wrong.sum() + smoothing * (norm.squeeze(-1) - mean).sum()
-            if apart is not None:
-                apart -= norm[0::2] - norm[1::2]  # log a - log b
-                smoothed += agreement * _agree(p, apart, agreement)
             if d_states is None or d_weight is None:
                 continue
             # d loss / d logits = p - q, written over p; but for the ε / V in each q, for which
@@ -184,30 +167,13 @@ class _LinearLoss(torch.autograd.Function):
         d_states, d_weight, *rest = ctx.saved_tensors
         d_bias = rest[0].mul_(outer) if ctx.has_bias else None
         # In place: this function is run once, and its results are its own.
-        return d_states.mul_(outer).to(ctx.kind), d_weight.mul_(outer), d_bias, *[None] * 4
+        return d_states.mul_(outer).to(ctx.kind), d_weight.mul_(outer), d_bias, *[None] * 3
 
 
 def _part(taught: Taught, start: int, size: int, kind: torch.dtype) -> Taught:
     """That of some rows."""
     tokens, shares = (part[start : start + size] for part in taught)
     return Taught(tokens, shares.to(kind))
-
-
-def _agree(p: Tensor, apart: Tensor, weight: float) -> Tensor:
-    """Σ ½ (KL(a ‖ b) + KL(b ‖ a)) of the pairs of rows of `p`, with `apart` = log a - log b.
-
-    Its gradient by the logits, times the weight, is added to `p`; `apart` is written over.
-    """
-    a, b = p[0::2], p[1::2]
-    to_b = (a * apart).sum(dim=-1, keepdim=True)  # KL(a ‖ b)
-    to_a = -(b * apart).sum(dim=-1, keepdim=True)
-    half = weight / 2
-    # ∂KL(a ‖ b) is a (log a - log b - KL) by a's logits, and b - a by b's
-    for_a = (apart - (to_b - 1)).mul_(a).sub_(b)
-    for_b = apart.add_(to_a - 1).neg_().mul_(b).sub_(a)
-    a.add_(for_a, alpha=half)
-    b.add_(for_b, alpha=half)
-    return (to_b + to_a).sum() / 2
 
 
 def _logits(rows: Tensor, weight: Tensor, bias: Tensor | None, out: Tensor) -> Tensor:

@@ -148,13 +148,12 @@ def make_plan(
     lengths = look_at_data(recipe, pairs)
     config = planned_config(recipe)
     shape = batch_shape(recipe, lengths)
-    read = shape._replace(sentences=recipe.training.readings * shape.sentences)
-    model, activations = dry_run(config, read)
+    model, activations = dry_run(config, shape)
     batches = recipe.training.accumulate * count
-    per_step = batches * training_flops(config, read)
+    per_step = batches * training_flops(config, shape)
     parameters = model.num_parameters()
     if machine is None:
-        speed = measured_speed(recipe, config, read)
+        speed = measured_speed(recipe, config, shape)
     else:
         speed = _named_speed(machine, count)
     per_epoch = None
@@ -169,12 +168,12 @@ def make_plan(
         parameters_by_part=_by_part(model),
         batch=shape,
         batches_per_step=batches,
-        forward_by_part=forward_flops(config, read),
+        forward_by_part=forward_flops(config, shape),
         flops_per_step=per_step,
         steps=steps,
         epochs=epochs,
         steps_per_epoch=per_epoch,
-        memory=_memory(recipe, config, model, read, activations, machine, count),
+        memory=_memory(recipe, config, model, shape, activations, machine, count),
         memory_there=_memory_there(machine),
         speed=speed,
         price_per_hour=price,

@@ -28,12 +28,11 @@ def watchers_for(run_folder: Path, console: Console | None) -> list[Watcher]:
 
     Without a console only the files are written. The watchers' files are in `run_folder`.
     """
-    watchers: list[Watcher] = [Metrics(run_folder), Events(run_folder)]
-    if console is not None:
-        drawable = console.is_terminal and not console.is_dumb_terminal and _has_unicode(console)
-        seen: Watcher = Panel(console, run_folder) if drawable else Lines(console, run_folder)
-        watchers.insert(0, seen)
-    return watchers
+    if console is None:
+        return [Metrics(run_folder), Events(run_folder)]
+    drawable = console.is_terminal and not console.is_dumb_terminal and _has_unicode(console)
+    seen: Watcher = Panel(console, run_folder) if drawable else Lines(console, run_folder)
+    return [seen, Metrics(run_folder), Events(run_folder, seen.said)]
 
 
 def _has_unicode(console: Console) -> bool:

@@ -2,7 +2,6 @@
 
 RUN/recipe.toml     the whole recipe, as it was used
 RUN/data/           the prepared data
-RUN/invented/       sentences that its teachers translated, if it wants some
 RUN/lessons/        what the teachers say of it, if there are any
 RUN/checkpoints/    what to go on from
 RUN/metrics.jsonl   what was measured, and RUN/events/ for TensorBoard
@@ -25,9 +24,7 @@ from torch import Tensor
 
 from pellucid.bundle import Bundle
 from pellucid.config import (
-    CorpusConfig,
     Recipe,
-    TokenizerConfig,
     as_toml,
     load_recipe,
     recipe_differences,
@@ -37,7 +34,6 @@ from pellucid.model import Transformer
 from pellucid.text.batches import Batches
 from pellucid.text.prepare import prepare
 from pellucid.text.store import Prepared
-from pellucid.text.subwords import Subwords
 from pellucid.training import finish
 from pellucid.training.averaging import MovingAverage
 from pellucid.training.checkpoint import Checkpoints
@@ -45,14 +41,13 @@ from pellucid.training.devices import autocast_for, compiled_states, device_for
 from pellucid.training.disk import explained
 from pellucid.training.embeddings import start_embeddings
 from pellucid.training.group import Alone, Group, in_main
-from pellucid.training.inventing import invented
 from pellucid.training.loop import Loop, Place, seed_of
 from pellucid.training.optimizers import Optimizers
 from pellucid.training.progress import Lines, Panel, watchers_for
 from pellucid.training.report import write_report
 from pellucid.training.signals import Signals, StoppedError
 from pellucid.training.start import load_start, open_start, pieces_for, start_config
-from pellucid.training.teaching import Lessons, ask_teachers, check_teachers, kept_lessons
+from pellucid.training.teaching import Lessons, ask_teachers, kept_lessons
 from pellucid.training.validate import InterruptedValidationError, Scores, Validation
 from pellucid.training.watching import Watcher
 from pellucid.translator.loading import open_bundle
@@ -61,7 +56,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 RECIPE, DATA, CHECKPOINTS, BUNDLE = "recipe.toml", "data", "checkpoints", "bundle"
-INVENTED, LESSONS = "invented", "lessons"
+LESSONS = "lessons"
 
 
 def train(
@@ -249,20 +244,11 @@ class _Run:
         folder = self.folder / DATA
 
         def made() -> Prepared:
-            data, pieces = self.recipe.data, pieces_for(self.recipe, self.start)
-            if self.recipe.training.inventing:
-                data = data.changed(train=(*data.train, *self._invented(pieces)))
-            return prepare(data, pieces, folder, console=self.console)
+            pieces = pieces_for(self.recipe, self.start)
+            return prepare(self.recipe.data, pieces, folder, console=self.console)
 
         prepared = in_main(self.group, made, patient=True)
         return prepared or Prepared.open(folder, verify=False)
-
-    def _invented(self, pieces: TokenizerConfig | Subwords) -> tuple[CorpusConfig, ...]:
-        """The corpora that the teachers make, or have made if the run has begun."""
-        teachers = [] if self._begun() else self.teachers
-        if not isinstance(pieces, TokenizerConfig):  # find out before they have translated
-            check_teachers(teachers, pieces, self.recipe.data.directions)
-        return invented(self.recipe, teachers, self.folder / INVENTED, self.console)
 
     def _begun(self) -> bool:
         """Whether this goes on with a run that has a checkpoint."""

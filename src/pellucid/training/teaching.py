@@ -49,7 +49,6 @@ from pellucid.text.store import (
     publish,
     read_manifest,
 )
-from pellucid.text.subwords import Subwords
 from pellucid.training.loss import CHUNK_NUMBERS, Taught
 from pellucid.training.validate import tensors_of
 
@@ -129,7 +128,7 @@ def ask_teachers(
     console: Console | None = None,
 ) -> str:
     """Ask some models about all training pairs, unless that was done; the key of the answers."""
-    check_teachers(teachers, prepared.tokenizer, prepared.directions)
+    check_teachers(teachers, prepared)
     key = _key(teachers, prepared)
     if kept_lessons(folder) == key:
         return key
@@ -191,18 +190,16 @@ def answers(
     return np.pad(chosen, missing), np.pad(shares, missing)
 
 
-def check_teachers(
-    teachers: Sequence[Bundle], tokenizer: Subwords, directions: Sequence[str]
-) -> None:
+def check_teachers(teachers: Sequence[Bundle], prepared: Prepared) -> None:
     """Raise unless every teacher reads and writes as the new model will."""
     for bundle in teachers:
-        if bundle.tokenizer.sha256 != tokenizer.sha256:
+        if bundle.tokenizer.sha256 != prepared.tokenizer.sha256:
             raise InputError(
                 f"the teacher {bundle.folder} has another vocabulary than this run, so what it "
                 "says cannot be learned: train teachers with the same data and the same section "
                 "tokenizer, or let this run take a teacher's pieces with tokenizer.like"
             )
-        missing = sorted(set(directions) - set(bundle.directions))
+        missing = sorted(set(prepared.directions) - set(bundle.directions))
         if missing:
             raise InputError(
                 f"the teacher {bundle.folder} does not translate {', '.join(missing)}: it knows "
