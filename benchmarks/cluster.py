@@ -31,7 +31,7 @@ from typing import Any
 
 from benchmarks import scale
 from benchmarks.translate import sentences
-from pellucid.cluster.parts import PART_ROWS
+from pellucid.bulk.parts import PART_ROWS
 from pellucid.decoding import DecodingOptions
 from pellucid.translator.loading import open_bundle
 

@@ -23,12 +23,12 @@ from rich.table import Table
 
 from benchmarks.measure import Timing, paired_ratio, race
 from pellucid.config import BatchConfig, CleaningConfig, CorpusConfig, DataConfig, TokenizerConfig
-from pellucid.text.batches import Batches, padding
-from pellucid.text.cleaning import is_dropped, judge
-from pellucid.text.corpus import Pair
-from pellucid.text.prepare import prepare
-from pellucid.text.store import Prepared
-from pellucid.text.tokenizer import Tokenizer
+from pellucid.data.batches import Batches, padding
+from pellucid.data.cleaning import is_dropped, judge
+from pellucid.data.corpus import Pair
+from pellucid.data.prepare import prepare
+from pellucid.data.store import Prepared
+from pellucid.tokenizers.sentencepiece import Tokenizer
 
 PAIRS = 100_000
 ROUNDS = 5

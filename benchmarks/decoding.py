@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from transformers import MarianMTModel, StoppingCriteria, StoppingCriteriaList
 
 from pellucid.decoding import DecodingOptions, SpecialIds
-from pellucid.decoding.torch_engine import TorchEngine
+from pellucid.decoding.torch.engine import TorchEngine
 from tests.parity.marian import from_marian, random_marian
 
 END = 0

@@ -12,11 +12,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-from pellucid.cluster.parts import PART_ROWS
+from pellucid.bulk.parts import PART_ROWS
 from pellucid.config import ModelConfig
 from pellucid.model.flops import BatchShape, forward_flops, step_flops
-from pellucid.training.flops import training_flops
-from pellucid.training.hardware import TABLE
+from pellucid.training.plan.hardware import TABLE
+from pellucid.training.plan.training_flops import training_flops
 
 SENTENCES = 1e9
 MACHINES, CORES = 100, 32

@@ -32,16 +32,16 @@ from benchmarks.measure import matmul_gflops
 from benchmarks.multi30k import QUICK, ROOT, pairs_of, parsed, parser_for, train
 from benchmarks.peers.plain import save_rows
 from pellucid.config import CorpusConfig, DataConfig, TokenizerConfig, load_recipe
+from pellucid.data.prepare import prepare
+from pellucid.data.store import Prepared
 from pellucid.decoding import DecodingOptions
 from pellucid.decoding.engine import special_ids
-from pellucid.decoding.torch_engine import TorchEngine
+from pellucid.decoding.torch.engine import TorchEngine
 from pellucid.drawing.svg import Curve, line_chart
 from pellucid.inspection.figures import standalone
 from pellucid.model import Transformer
-from pellucid.text.prepare import prepare
-from pellucid.text.store import Prepared
-from pellucid.text.tokenizer import Tokenizer
-from pellucid.training.checkpoint import Checkpoints
+from pellucid.tokenizers.sentencepiece import Tokenizer
+from pellucid.training.checkpoint.checkpoints import Checkpoints
 
 GOAL, BEAM, SPLITS = 28.5, 5, ("valid", "test")
 OURS = ("training.epochs=0.7",)

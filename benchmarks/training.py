@@ -44,16 +44,16 @@ from pellucid.config import (
     Recipe,
     TokenizerConfig,
 )
+from pellucid.data.batches import Batches
+from pellucid.data.prepare import prepare
+from pellucid.data.store import Prepared
 from pellucid.model import Transformer
 from pellucid.model.flops import BatchShape
-from pellucid.text.batches import Batches
-from pellucid.text.prepare import prepare
-from pellucid.text.store import Prepared
-from pellucid.training.checkpoint import Checkpoints
-from pellucid.training.flops import training_flops
-from pellucid.training.group import Alone
+from pellucid.training.checkpoint.checkpoints import Checkpoints
+from pellucid.training.distributed.process_group import Alone
 from pellucid.training.loop import Loop
-from pellucid.training.optimizers import Optimizers
+from pellucid.training.optim.optimizers import Optimizers
+from pellucid.training.plan.training_flops import training_flops
 from pellucid.training.signals import Signals
 
 VOCAB, PAIRS = 8000, 12_000

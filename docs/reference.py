@@ -8,8 +8,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from docs.settings_table import table, tables
-from pellucid.cli import app
-from pellucid.commands import Parameter, parameters_of
+from pellucid.cli.main import app
+from pellucid.cli.parser import Parameter, parameters_of
 from pellucid.config import Settings
 
 MADE = "*This page is made from the code.*"
@@ -22,7 +22,7 @@ MODULES = {
     "pellucid.bundle": ["Bundle", "BundleConfig", "DamagedBundleError"],
     "pellucid.evaluation": None,
     "pellucid.exchange": None,
-    "pellucid.cluster": None,
+    "pellucid.bulk": None,
     "pellucid.errors": ["PellucidError", "InputError", "ConfigError", "MissingExtraError"],
 }
 """Which names of each module are public; None: those in its __all__."""
@@ -178,7 +178,7 @@ def _is_python(text: str) -> bool:
 def http_page() -> str:
     """Every route, as the server itself describes it at /docs."""
     from pellucid.server.app import app_for
-    from pellucid.server.reference import reference
+    from pellucid.server.routes.reference import reference
     from pellucid.server.settings import ServerSettings
 
     # Only described, never asked: so the routes need no models and no threads behind them.

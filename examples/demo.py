@@ -75,7 +75,7 @@ def show_attention(console: Console, translator: Translator) -> None:
 
 def write_page(console: Console, translator: Translator) -> None:
     """The interactive panels for that sentence, in one file."""
-    from pellucid.server.look import run_look
+    from pellucid.inspection.command import run_look
 
     run_look(
         LOOKED_AT, PAGE, what="attention", kind="cross", layer="-1", head="mean", source="fr",

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from pellucid.bundle import Bundle
-from pellucid.decoding.ct2_bundle import add_ct2
+from pellucid.decoding.ct2.conversion import add_ct2
 from pellucid.model import ModelConfig, Transformer
 from tests.made_up import tokenizer
 

@@ -5,7 +5,7 @@ from functools import cache
 from pathlib import Path
 
 from pellucid.config import CorpusConfig, DataConfig, TokenizerConfig
-from pellucid.text.tokenizer import Tokenizer
+from pellucid.tokenizers.sentencepiece import Tokenizer
 
 WHO = [
     ("The baker", "Le boulanger"), ("My sister", "Ma sœur"), ("A tall child", "Un grand enfant"),

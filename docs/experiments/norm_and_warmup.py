@@ -15,7 +15,7 @@ import torch
 import pellucid
 from docs.experiments.results import save, smooth
 from pellucid.drawing.svg import Curve, line_chart
-from pellucid.training.metrics import read_metrics
+from pellucid.training.callbacks.metrics_file import read_metrics
 
 TOY = Path(__file__).parents[2] / "recipes" / "toy.toml"
 STEPS = 160

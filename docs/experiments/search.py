@@ -12,7 +12,7 @@ import random
 from docs.experiments.results import save, trained, unseen
 from examples.toy import END, PAD, START, TASKS, Task
 from pellucid.decoding import DecodingOptions, SpecialIds
-from pellucid.decoding.torch_engine import run
+from pellucid.decoding.torch.engine import run
 from pellucid.drawing.bars import Series, bar_chart
 from pellucid.model import Transformer
 

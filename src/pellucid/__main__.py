@@ -1,5 +1,5 @@
 """`python -m pellucid` is `pellucid`."""
 
-from pellucid.cli import main
+from pellucid.cli.main import main
 
 main()

@@ -14,9 +14,7 @@ ROOT = Path(__file__).parents[2]
 BOOK = ROOT / "docs" / "book"
 CHAPTERS = sorted(BOOK.glob("[0-9]*.md"))
 PANELS = set(
-    re.findall(
-        r'\{ id: "(\w+)"', (ROOT / "src/pellucid/server/static/inside.js").read_text("utf-8")
-    )
+    re.findall(r'\{ id: "(\w+)"', (ROOT / "src/pellucid/web/static/inside.js").read_text("utf-8"))
 )
 ROWS = re.findall(
     r"^\| ([^|]+) \| `([\w.]+):([\w.]+)` \| `([\w./]+)::(\w+)` \| `(\w+)` "

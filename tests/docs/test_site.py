@@ -9,8 +9,8 @@ from mkdocs.commands.build import build
 from mkdocs.config import load_config
 
 from docs import reference
-from pellucid.cli import app
-from pellucid.commands import parameters_of
+from pellucid.cli.main import app
+from pellucid.cli.parser import parameters_of
 
 ROOT = Path(__file__).parents[2]
 EXPERIMENTS = ROOT / "docs" / "experiments"

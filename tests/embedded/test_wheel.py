@@ -48,7 +48,7 @@ def test_what_is_in_the_wheel(wheel: Path) -> None:
     assert wheel.stat().st_size < LARGEST_WHEEL
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
-    for needed in ("py.typed", "server/static/index.html", "models/fr-en/manifest.json",
+    for needed in ("py.typed", "web/static/index.html", "models/fr-en/manifest.json",
                    "models/fr-en/ct2/model.bin", "models/fr-en/MODEL.md"):  # fmt: skip
         assert f"pellucid/{needed}" in names
     assert not [name for name in names if name.startswith(("tests/", "docs/", "runs/"))]

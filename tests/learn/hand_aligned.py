@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from pellucid.decoding.alignment import AlignedPair
-from pellucid.text.tokenizer import EOS_ID, Tokenizer
+from pellucid.tokenizers.sentencepiece import EOS_ID, Tokenizer
 
 
 class HandAligned(NamedTuple):

@@ -12,7 +12,7 @@ from pellucid.decoding.alignment import (
     linked_by_loss,
     measure_alignment,
 )
-from pellucid.decoding.ct2_bundle import SPECIAL
+from pellucid.decoding.ct2.conversion import SPECIAL
 from pellucid.decoding.forced import force_decode, read_attention
 from pellucid.errors import InputError
 from pellucid.translator import load

@@ -14,10 +14,10 @@ from transformers import MarianMTModel
 import pellucid
 from pellucid.bundle import Bundle
 from pellucid.config import BatchConfig, CorpusConfig, DataConfig, Recipe, load_recipe
+from pellucid.data.batches import Batches
+from pellucid.data.prepare import prepare
 from pellucid.errors import ConfigError, InputError
 from pellucid.exchange import export_model, import_model
-from pellucid.text.batches import Batches
-from pellucid.text.prepare import prepare
 from tests.made_up import pairs
 from tests.marian_models import LANGUAGES, write_marian
 

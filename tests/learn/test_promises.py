@@ -19,15 +19,15 @@ from sacrebleu.metrics import BLEU, CHRF
 
 import pellucid
 from pellucid.decoding import DecodingOptions, Hypothesis, Result
-from pellucid.decoding.beam import beam_search
-from pellucid.decoding.ct2_bundle import SPECIAL
-from pellucid.decoding.ct2_engine import Ct2Engine
-from pellucid.decoding.ct2_export import export
+from pellucid.decoding.ct2.conversion import SPECIAL
+from pellucid.decoding.ct2.engine import Ct2Engine
+from pellucid.decoding.ct2.specification import export
 from pellucid.decoding.options import penalty
+from pellucid.decoding.search.beam import beam_search
 from pellucid.decoding.steps import drained
-from pellucid.decoding.torch_engine import TorchEngine, plan_for
-from pellucid.decoding.torch_predictor import TorchPredictor
-from pellucid.text.tokenizer import UNK_ID
+from pellucid.decoding.torch.engine import TorchEngine, plan_for
+from pellucid.decoding.torch.predictor import TorchPredictor
+from pellucid.tokenizers.sentencepiece import UNK_ID
 from pellucid.translator import Report, Translator
 from tests.learn.trained import Trained
 
@@ -272,7 +272,7 @@ def test_the_command_keeps_lines(trained: Trained) -> None:
     pairs = trained.unseen
     lines = [one if n % 7 else "" for n, (one, _) in enumerate(pairs)]
     code = (
-        "import sys; sys.modules['torch'] = None; from pellucid.cli import main\n"
+        "import sys; sys.modules['torch'] = None; from pellucid.cli.main import main\n"
         f"sys.argv = ['pellucid', 'translate', '--model', {str(trained.bundle.folder)!r}]; main()"
     )
     run = subprocess.run(

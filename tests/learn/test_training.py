@@ -9,8 +9,8 @@ from sacrebleu.metrics import BLEU
 import pellucid
 from pellucid.bundle import Bundle
 from pellucid.decoding import DecodingOptions
-from pellucid.decoding.torch_engine import TorchEngine
-from pellucid.training.metrics import read_metrics
+from pellucid.decoding.torch.engine import TorchEngine
+from pellucid.training.callbacks.metrics_file import read_metrics
 from pellucid.training.run import train
 from pellucid.training.validate import SPECIAL
 from tests.learn.trained import Trained

@@ -13,9 +13,9 @@ import torch
 
 from examples import toy
 from pellucid.decoding import DecodingOptions, Result, SpecialIds
-from pellucid.decoding.ct2_engine import Ct2Engine
-from pellucid.decoding.ct2_export import LONGEST, _sinusoidal, export, obstacle
-from pellucid.decoding.torch_engine import TorchEngine
+from pellucid.decoding.ct2.engine import Ct2Engine
+from pellucid.decoding.ct2.specification import LONGEST, _sinusoidal, export, obstacle
+from pellucid.decoding.torch.engine import TorchEngine
 from pellucid.errors import InputError
 from pellucid.model import ModelConfig, Transformer
 from pellucid.model.positions import sinusoidal_table

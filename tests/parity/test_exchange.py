@@ -17,10 +17,10 @@ from transformers import MarianMTModel, MarianTokenizer
 from pellucid import load
 from pellucid.bundle import Bundle
 from pellucid.decoding import DecodingOptions, Result
-from pellucid.decoding.engines import open_ct2, open_torch
+from pellucid.decoding.engine_selection import open_ct2, open_torch
 from pellucid.exchange import export_model, import_model
 from pellucid.exchange.hugging_face import read_table, read_tokenizer
-from pellucid.text.marian import MarianTokenizer as Ours
+from pellucid.tokenizers.marian import MarianTokenizer as Ours
 from tests.bundles import write_bundle
 from tests.made_up import pairs
 from tests.marian_models import LANGUAGES, write_marian, write_npz, write_tokenizer

@@ -25,7 +25,7 @@ import torch
 from transformers import MarianMTModel
 
 from pellucid.decoding import DecodingOptions, Result, SpecialIds
-from pellucid.decoding.torch_engine import run
+from pellucid.decoding.torch.engine import run
 from pellucid.model import Transformer
 from tests.parity.marian import from_marian, generated, random_marian
 

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
-from pellucid.evaluation import evaluate, measures, significance
-from pellucid.evaluation.measures import sacrebleu_measures
+from pellucid.evaluation import evaluate, significance
+from pellucid.evaluation.metrics import sacrebleu as measures
+from pellucid.evaluation.metrics.sacrebleu import sacrebleu_measures
 from tests.systems import french_and_english, spoiled
 
 SOURCES, ENGLISH = french_and_english(80)

@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.config import BatchConfig
-from pellucid.text.batches import Batch, Batches
-from pellucid.text.planning import cut
-from pellucid.text.prepare import prepare
-from pellucid.text.store import Prepared
+from pellucid.data.batches import Batch, Batches
+from pellucid.data.buckets import cut
+from pellucid.data.prepare import prepare
+from pellucid.data.store import Prepared
 from tests import made_up
 
 

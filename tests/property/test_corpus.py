@@ -16,10 +16,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from pellucid.config import CleaningConfig, CorpusConfig
+from pellucid.data.cleaning import CleaningReport, Verdict, clean_text, is_dropped, judge, pair_hash
+from pellucid.data.corpus import Pair, mixing_shares, read_pairs
+from pellucid.data.splits import normalise, split_by_sentence
 from pellucid.errors import PellucidError
-from pellucid.text.cleaning import CleaningReport, Verdict, clean_text, is_dropped, judge, pair_hash
-from pellucid.text.corpus import Pair, mixing_shares, read_pairs
-from pellucid.text.splits import normalise, split_by_sentence
 
 LANGUAGES = ("en", "fr")
 Texts = list[tuple[str, str]]

@@ -14,11 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.decoding import DecodingOptions, Fate, Hypothesis, Result, SpecialIds
-from pellucid.decoding.beam import beam_search
 from pellucid.decoding.options import penalty
+from pellucid.decoding.search.beam import beam_search
 from pellucid.decoding.steps import drained
-from pellucid.decoding.torch_engine import TorchEngine, plan_for, run, search
-from pellucid.decoding.torch_predictor import TorchPredictor
+from pellucid.decoding.torch.engine import TorchEngine, plan_for, run, search
+from pellucid.decoding.torch.predictor import TorchPredictor
 from pellucid.model import Transformer
 from tests.property.strategies import models
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from pellucid.manifest import manifest_hash
+from pellucid.storage.manifest import manifest_hash
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "flipped": lambda path: path.write_bytes(_flipped(path.read_bytes())),

@@ -32,7 +32,7 @@ from tests.reliability.runs import (
 )
 
 _context.set_forkserver_preload(
-    ["pellucid.training.run", "pellucid.training.shards", "tests.reliability.many"]
+    ["pellucid.training.run", "pellucid.training.distributed.fsdp", "tests.reliability.many"]
 )
 
 ROOT = Path(__file__).parents[2]
@@ -202,8 +202,8 @@ def train_within_shares(recipe: Path, folder: Path) -> None:
     from torch.distributed.tensor import DTensor
 
     from pellucid.model import Transformer
-    from pellucid.training.checkpoint import Checkpoints
-    from pellucid.training.stored import Stored
+    from pellucid.training.checkpoint.checkpoints import Checkpoints
+    from pellucid.training.checkpoint.sharded_tensors import Stored
 
     watching = [True]
 
@@ -243,10 +243,10 @@ def save_again(source: Path, target: Path, step: int) -> None:
     import torch
 
     from pellucid.config import load_recipe
-    from pellucid.text.store import Prepared
-    from pellucid.training.averaging import MovingAverage
-    from pellucid.training.checkpoint import Checkpoint, Checkpoints
-    from pellucid.training.optimizers import Optimizers
+    from pellucid.data.store import Prepared
+    from pellucid.training.checkpoint.checkpoints import Checkpoint, Checkpoints
+    from pellucid.training.optim.averaging import MovingAverage
+    from pellucid.training.optim.optimizers import Optimizers
 
     recipe = load_recipe(source / "recipe.toml")
     vocabulary = Prepared.open(source / "data").tokenizer.vocab_size
@@ -283,7 +283,7 @@ def exchange() -> None:
     import torch
 
     from pellucid.config import TrainingConfig
-    from pellucid.training.distributed import Copies
+    from pellucid.training.distributed.ddp import Copies
 
     group = Copies(TrainingConfig(steps=1), torch.device("cpu"))
     own = group.rank == 0

@@ -20,10 +20,10 @@ import torch._dynamo
 import torch.utils.tensorboard  # noqa: F401
 
 from pellucid.errors import PellucidError
+from pellucid.storage.disk import Disk
 from pellucid.training import run as run_module
-from pellucid.training.checkpoint import Checkpoints
-from pellucid.training.disk import Disk
-from pellucid.training.metrics import CLOCK, read_metrics
+from pellucid.training.callbacks.metrics_file import CLOCK, read_metrics
+from pellucid.training.checkpoint.checkpoints import Checkpoints
 from tests.made_up import write_tsv
 
 PATIENCE = 240  # seconds for a child on a busy machine

@@ -13,8 +13,8 @@ from safetensors.torch import load_file
 
 from pellucid.errors import InputError
 from pellucid.exchange import import_model
-from pellucid.training.checkpoint import Checkpoints
-from pellucid.training.distributed import LostProcessError, attempt
+from pellucid.training.checkpoint.checkpoints import Checkpoints
+from pellucid.training.distributed.ddp import LostProcessError, attempt
 from tests.marian_models import write_marian
 from tests.reliability.many import (
     exchange,

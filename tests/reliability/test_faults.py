@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from pellucid.errors import PellucidError
-from pellucid.training.checkpoint import Checkpoints
+from pellucid.training.checkpoint.checkpoints import Checkpoints
 from pellucid.training.loop import Objective
 from pellucid.training.run import train
 from tests.reliability.damage import BOOM, DAMAGES, malicious, sign
@@ -158,7 +158,7 @@ def test_no_space_for_the_last_files(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("pellucid.training.finish.write_attention", full)
+    monkeypatch.setattr("pellucid.training.export_bundle.write_attention", full)
     with pytest.raises(PellucidError, match="no space left for the run's files"):
         train(recipe, folder=begun, resume=True)
     assert checkpoints(begun).last_whole() == 8
@@ -290,7 +290,7 @@ def test_the_named_pairs_are_those_of_the_batch(
     monkeypatch.setattr(Objective, "forward", forward)
     with pytest.raises(PellucidError) as caught:
         train(recipe, folder=tmp_path / "run")
-    from pellucid.text.store import Prepared
+    from pellucid.data.store import Prepared
 
     prepared = Prepared.open(tmp_path / "run" / "data")
     numbers = str(caught.value).split("with the pairs ")[1].split(")")[0].split(" and ")[0]

@@ -11,8 +11,8 @@ from rich.console import Console
 
 from pellucid.errors import ConfigError, InputError
 from pellucid.training import run as run_module
-from pellucid.training.checkpoint import Checkpoints
-from pellucid.training.metrics import read_metrics
+from pellucid.training.callbacks.metrics_file import read_metrics
+from pellucid.training.checkpoint.checkpoints import Checkpoints
 from pellucid.training.run import train
 from pellucid.training.signals import StoppedError
 from tests.reliability.runs import (

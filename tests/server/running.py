@@ -11,10 +11,10 @@ from typing import Any, Self
 
 from pellucid.server.app import app_for, service_for
 from pellucid.server.command import listen
-from pellucid.server.models import Library, Models
-from pellucid.server.running import Running, config_for
+from pellucid.server.lifecycle import Running, config_for
+from pellucid.server.service.models import Library, Models
+from pellucid.server.service.telemetry import Log
 from pellucid.server.settings import ServerSettings
-from pellucid.server.watching import Log
 
 
 class Lines:

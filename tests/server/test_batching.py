@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pellucid.decoding.engine import SpecialIds
 from pellucid.decoding.options import DecodingOptions
 from pellucid.decoding.steps import Hypothesis, Result
-from pellucid.server.batching import (
+from pellucid.server.service.batching import (
     AbandonedError,
     BatchingEngine,
     DeadlineError,

@@ -10,12 +10,12 @@ from fastapi.testclient import TestClient
 
 import pellucid
 from pellucid.bundle import Bundle
-from pellucid.decoding.engines import open_torch
-from pellucid.inspection.batches import look_at_masks
+from pellucid.decoding.engine_selection import open_torch
 from pellucid.inspection.derived import attention_of
+from pellucid.inspection.padding_masks import look_at_masks
 from pellucid.model.positions import sinusoidal_table
 from pellucid.server.app import create_app
-from pellucid.server.looking import Looks
+from pellucid.server.service.inspect_process import Looks
 from tests.bundles import write_bundle
 
 LONG, SHORT = "The two painters carry a map near the station!", "Nobody found her café!"

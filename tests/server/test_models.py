@@ -12,11 +12,11 @@ import torch
 import pellucid
 from pellucid.bundle import Bundle
 from pellucid.config import TokenizerConfig
-from pellucid.decoding.ct2_bundle import add_ct2
+from pellucid.decoding.ct2.conversion import add_ct2
 from pellucid.errors import InputError, PellucidError
 from pellucid.exchange import import_model
-from pellucid.server.models import Library, Models, reload
-from pellucid.text.tokenizer import Tokenizer
+from pellucid.server.service.models import Library, Models, reload
+from pellucid.tokenizers.sentencepiece import Tokenizer
 from tests.bundles import random_model, write_bundle
 from tests.made_up import pairs
 from tests.marian_models import write_marian

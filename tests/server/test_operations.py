@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from pellucid.server.command import listen
-from pellucid.server.guard import Guard
+from pellucid.server.security.middleware import Guard
+from pellucid.server.service.telemetry import Log, Metrics
 from pellucid.server.settings import ServerSettings
-from pellucid.server.watching import Log, Metrics
 from pellucid.translator import Translator
 from tests.made_up import pairs
 from tests.server.running import Command, Here

@@ -4,9 +4,9 @@ import hashlib
 import re
 from pathlib import Path
 
-import pellucid.server
+import pellucid.web
 
-VENDOR = Path(pellucid.server.__file__).parent / "static" / "vendor"
+VENDOR = Path(pellucid.web.__file__).parent / "static" / "vendor"
 
 
 def test_every_vendored_file_has_its_hash() -> None:

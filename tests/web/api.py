@@ -10,10 +10,10 @@ from urllib.request import Request, urlopen
 import numpy as np
 
 from pellucid.bundle import Bundle
-from pellucid.decoding.engines import open_torch
+from pellucid.decoding.engine_selection import open_torch
 from pellucid.decoding.options import DecodingOptions
 from pellucid.inspection import Trace
-from pellucid.inspection.looking import HeadOff, look_inside
+from pellucid.inspection.tracing import HeadOff, look_inside
 
 
 def ask(address: str, path: str, **body: Any) -> Any:

@@ -50,7 +50,7 @@ def main(folder: str, *options: str) -> None:
 
     from pellucid.server.app import create_app
     from pellucid.server.command import listen
-    from pellucid.server.looking import Looks
+    from pellucid.server.service.inspect_process import Looks
     from pellucid.server.settings import ServerSettings
     from pellucid.translator import load
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pellucid.server.look import run_look
+from pellucid.inspection.command import run_look
 from tests.web.api import ask, traced
 from tests.web.conftest import LANGUAGES
 from tests.web.serving import Server

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from pellucid.bundle import Bundle
-from pellucid.decoding.engines import open_torch
-from pellucid.inspection.batches import look_at_masks
+from pellucid.decoding.engine_selection import open_torch
+from pellucid.inspection.padding_masks import look_at_masks
 from pellucid.model.positions import sinusoidal_table
 from tests.web.api import number, traced
 from tests.web.serving import Server

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from pellucid.server.keys import Keys
+from pellucid.server.security.keys import Keys
 from tests.pages import HARM
 from tests.web.api import ask
 from tests.web.conftest import LANGUAGES

@@ -29,7 +29,7 @@ from pellucid.bundle.weights import check_shapes, read_header, read_weights, unt
 from pellucid.bundle.writing import finish_draft, swap_in, write_bytes, write_text
 from pellucid.config import ModelConfig
 from pellucid.errors import InputError, PellucidError
-from pellucid.text.subwords import Subwords, open_subwords
+from pellucid.tokenizers.base import Subwords, open_subwords
 
 if TYPE_CHECKING:
     import numpy as np

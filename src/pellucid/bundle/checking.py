@@ -19,8 +19,8 @@ from pellucid.bundle.layout import (
 )
 from pellucid.config import split_direction
 from pellucid.errors import InputError
-from pellucid.manifest import file_hash, manifest_hash
-from pellucid.text.subwords import Subwords
+from pellucid.storage.manifest import file_hash, manifest_hash
+from pellucid.tokenizers.base import Subwords
 
 _LARGEST_MANIFEST = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")

@@ -11,7 +11,8 @@ from pydantic import Field, model_validator
 from pellucid import __version__
 from pellucid.config import ModelConfig, Settings, as_toml, split_direction
 from pellucid.errors import PellucidError
-from pellucid.text import marian, tokenizer
+from pellucid.tokenizers import marian
+from pellucid.tokenizers import sentencepiece as tokenizer
 
 FORMAT = 1
 MANIFEST = "manifest.json"

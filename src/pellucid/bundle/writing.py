@@ -15,7 +15,7 @@ from pellucid.bundle.layout import (
     FORMAT,
     MANIFEST,
 )
-from pellucid.manifest import file_hash, manifest_hash, sync_folder
+from pellucid.storage.manifest import file_hash, manifest_hash, sync_folder
 
 
 def write_bytes(path: Path, data: bytes) -> None:

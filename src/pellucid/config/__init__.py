@@ -16,7 +16,7 @@ if TYPE_CHECKING:
         DataConfig,
         TokenizerConfig,
     )
-    from pellucid.config.languages import Language, split_direction
+    from pellucid.config.language_codes import Language, split_direction
     from pellucid.config.model import (
         Activation,
         ModelConfig,

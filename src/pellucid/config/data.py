@@ -7,7 +7,7 @@ from typing import Literal, Self
 
 from pydantic import Field, PositiveInt, model_validator
 
-from pellucid.config.languages import Language, split_direction
+from pellucid.config.language_codes import Language, split_direction
 from pellucid.config.settings import Settings
 
 CorpusFormat = Literal["auto", "tsv", "parallel", "jsonl", "tmx", "po"]

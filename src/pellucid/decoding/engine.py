@@ -7,7 +7,7 @@ from typing import NamedTuple, Protocol
 
 from pellucid.decoding.options import DecodingOptions
 from pellucid.decoding.steps import Result
-from pellucid.text.subwords import Subwords
+from pellucid.tokenizers.base import Subwords
 
 
 class SpecialIds(NamedTuple):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from pellucid.decoding.engine import SpecialIds
-from pellucid.decoding.torch_predictor import cross_attention, padded
+from pellucid.decoding.torch.predictor import cross_attention, padded
 from pellucid.model import Trace, Transformer
 
 TRACE_BYTES = 2**31

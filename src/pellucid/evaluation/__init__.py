@@ -5,7 +5,7 @@ found = evaluate("runs/toy/bundle", source="test.fr", references="test.en")
 found.scores["bleu"].value
 """
 
-from pellucid.evaluation.judging import evaluate
+from pellucid.evaluation.evaluate import evaluate
 from pellucid.evaluation.results import Comparison, Evaluation, Judgement, Score
 
 __all__ = ["Comparison", "Evaluation", "Judgement", "Score", "evaluate"]

@@ -11,13 +11,13 @@ from typing import Any
 
 from rich.console import Console
 
+from pellucid.console.progress import Progress
 from pellucid.drawing.page import write_page
 from pellucid.errors import InputError, PellucidError
-from pellucid.evaluation.judging import evaluate
+from pellucid.evaluation.evaluate import evaluate
+from pellucid.evaluation.report.tables import show
 from pellucid.evaluation.results import Evaluation
-from pellucid.evaluation.tables import show
-from pellucid.text.progress import Progress
-from pellucid.training.wording import harmless
+from pellucid.training.callbacks.formatting import harmless
 
 
 def run_evaluate(
@@ -101,7 +101,7 @@ def _write(path: Path, found: Evaluation, examples: int) -> None:
     if path.suffix.lower() == ".json":
         write_page(path, _json(found) + "\n")
         return
-    from pellucid.evaluation.report import report
+    from pellucid.evaluation.report.html_report import report
 
     write_page(path, report(found, examples))
 

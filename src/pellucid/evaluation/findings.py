@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 
-from pellucid.evaluation.material import Material, nearest_in_length, words
 from pellucid.evaluation.systems import System
+from pellucid.evaluation.test_set import Material, nearest_in_length, words
 
 MEANINGS = {
     "empty": "nothing was written",

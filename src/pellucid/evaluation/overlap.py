@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pellucid.config import CorpusConfig
+from pellucid.data.corpus import SUFFIXES, read_pairs
 from pellucid.errors import InputError
-from pellucid.evaluation.material import Material
-from pellucid.text.corpus import SUFFIXES, read_pairs
-from pellucid.text.lines import read_lines
+from pellucid.evaluation.test_set import Material
+from pellucid.storage.lines import read_lines
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pellucid.evaluation.lengths import GroupScores
-from pellucid.evaluation.material import Material
+from pellucid.evaluation.length_groups import GroupScores
 from pellucid.evaluation.overlap import Overlap
 from pellucid.evaluation.significance import LEVEL, Difference, Interval, Scores
 from pellucid.evaluation.systems import System
+from pellucid.evaluation.test_set import Material
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pellucid.evaluation.measures import Counts, Measure
+from pellucid.evaluation.metrics.sacrebleu import Counts, Measure
 
 Scores = NDArray[np.float64]
 """The score of each resample."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-from pellucid.decoding.engines import EngineName
+from pellucid.console.progress import Progress
+from pellucid.decoding.engine_selection import EngineName
 from pellucid.errors import InputError
-from pellucid.evaluation.material import lines_of
-from pellucid.text.progress import Progress
-from pellucid.training.hardware import processor_name
+from pellucid.evaluation.test_set import lines_of
+from pellucid.training.plan.hardware import processor_name
 from pellucid.translator import Translator, load
 
 AT_ONCE = 512

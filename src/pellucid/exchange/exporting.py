@@ -11,15 +11,15 @@ from typing import Any
 
 from pellucid.bundle import Bundle
 from pellucid.config import split_direction
-from pellucid.decoding.ct2_bundle import add_ct2, why_not_ct2, write_ct2
+from pellucid.decoding.ct2.conversion import add_ct2, why_not_ct2, write_ct2
 from pellucid.errors import InputError, PellucidError
 from pellucid.exchange import hugging_face
 from pellucid.exchange.foreign import need_torch
 from pellucid.exchange.hugging_face_weights import to_hugging_face
-from pellucid.text.marian import SOURCE_SPM, SPECIAL, TARGET_SPM, TARGET_VOCAB, VOCAB
-from pellucid.text.marian import MarianTokenizer as Marian
-from pellucid.text.subwords import Subwords
-from pellucid.text.tokenizer import Tokenizer
+from pellucid.tokenizers.base import Subwords
+from pellucid.tokenizers.marian import SOURCE_SPM, SPECIAL, TARGET_SPM, TARGET_VOCAB, VOCAB
+from pellucid.tokenizers.marian import MarianTokenizer as Marian
+from pellucid.tokenizers.sentencepiece import Tokenizer
 
 FORMATS = ("ctranslate2", "huggingface", "pellucid")
 QUANTIZATIONS = ("int8", "int8_float32", "int16", "float16", "float32")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid.config import ModelConfig
 from pellucid.errors import InputError, MissingExtraError, PellucidError
-from pellucid.text.marian import MarianTokenizer
+from pellucid.tokenizers.marian import MarianTokenizer
 
 if TYPE_CHECKING:
     from torch import Tensor

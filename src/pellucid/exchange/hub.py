@@ -17,7 +17,7 @@ from pellucid.errors import InputError, MissingExtraError, PellucidError
 from pellucid.exchange.foreign import need_torch
 from pellucid.exchange.hugging_face import BIN, CONFIG, SAFETENSORS, TOKENIZER_CONFIG
 from pellucid.exchange.importing import import_model
-from pellucid.text.marian import SOURCE_SPM, TARGET_SPM, TARGET_VOCAB, VOCAB
+from pellucid.tokenizers.marian import SOURCE_SPM, TARGET_SPM, TARGET_VOCAB, VOCAB
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

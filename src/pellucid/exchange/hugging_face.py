@@ -26,7 +26,7 @@ from pellucid.exchange.foreign import (
     read_tensors,
 )
 from pellucid.exchange.hugging_face_weights import from_hugging_face
-from pellucid.text.marian import (
+from pellucid.tokenizers.marian import (
     SOURCE_SPM,
     SPECIAL,
     TARGET_SPM,

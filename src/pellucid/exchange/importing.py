@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pellucid.bundle import MANIFEST, Bundle
 from pellucid.config import split_direction
-from pellucid.decoding.ct2_bundle import add_ct2
+from pellucid.decoding.ct2.conversion import add_ct2
 from pellucid.errors import ConfigError, InputError
 from pellucid.exchange.foreign import Foreign, need_torch
 from pellucid.exchange.hugging_face import is_hugging_face, read_hugging_face

@@ -9,7 +9,7 @@ from typing import Any
 
 from pellucid.errors import InputError, PellucidError
 from pellucid.exchange.foreign import ForeignFileError, read_bytes
-from pellucid.text.marian import (
+from pellucid.tokenizers.marian import (
     SOURCE_SPM,
     SPECIAL,
     TARGET_SPM,

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from pellucid.model.dropout import dropout
 from pellucid.model.positions import RotaryPositions
-from pellucid.model.trace import Trace
+from pellucid.model.tensor_trace import Trace
 
 
 class KeyValues(NamedTuple):

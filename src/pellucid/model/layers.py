@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pellucid.config import Activation, NormKind, NormPlacement
 from pellucid.model.attention import KeyValues, MultiHeadAttention
 from pellucid.model.dropout import Dropout
-from pellucid.model.trace import Trace, inside
+from pellucid.model.tensor_trace import Trace, inside
 
 
 class RMSNorm(nn.RMSNorm):

@@ -11,7 +11,7 @@ from pellucid.model.attention import KeyValues
 from pellucid.model.dropout import Dropout
 from pellucid.model.layers import DecoderLayer, EncoderLayer, normed
 from pellucid.model.positions import LearnedPositions, SinusoidalPositions
-from pellucid.model.trace import Trace, inside
+from pellucid.model.tensor_trace import Trace, inside
 
 
 class InputEmbedding(nn.Module):

@@ -14,7 +14,7 @@ from pellucid.model.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForwa
 from pellucid.model.masks import causal_mask, combine, padding_mask, target_padding_mask
 from pellucid.model.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
 from pellucid.model.stacks import Decoder, Encoder, InputEmbedding
-from pellucid.model.trace import Trace, inside
+from pellucid.model.tensor_trace import Trace, inside
 
 
 class Memory(NamedTuple):

@@ -15,22 +15,22 @@ from starlette.middleware.cors import CORSMiddleware
 
 from pellucid import __version__
 from pellucid.errors import InputError, PellucidError
-from pellucid.server.batching import AbandonedError, DeadlineError, OverloadedError
-from pellucid.server.files import file_routes
-from pellucid.server.guard import Guard
-from pellucid.server.health import health
-from pellucid.server.looking import Looks, UnavailableError
-from pellucid.server.models import Models, Served
-from pellucid.server.page import index, static
-from pellucid.server.reading import mistakes
-from pellucid.server.reference import POLICY, reference
-from pellucid.server.service import Service
+from pellucid.server.routes.body import mistakes
+from pellucid.server.routes.documents import file_routes
+from pellucid.server.routes.health import health
+from pellucid.server.routes.inspect import panels, tracing
+from pellucid.server.routes.reference import POLICY, reference
+from pellucid.server.routes.translate import translating
+from pellucid.server.security.middleware import Guard
+from pellucid.server.service.batching import AbandonedError, DeadlineError, OverloadedError
+from pellucid.server.service.inspect_process import Looks, UnavailableError
+from pellucid.server.service.models import Models, Served
+from pellucid.server.service.queue import Work
+from pellucid.server.service.shared import Service
+from pellucid.server.service.telemetry import Log
 from pellucid.server.settings import ServerSettings
-from pellucid.server.tracing import panels, tracing
-from pellucid.server.translating import translating
-from pellucid.server.watching import Log
-from pellucid.server.work import Work
 from pellucid.translator import Translator
+from pellucid.web.page import index, static
 
 ABOUT = (
     "Translate texts and documents, in the way of LibreTranslate, and look inside of the model "

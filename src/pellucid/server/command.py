@@ -7,9 +7,9 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from pellucid.decoding.engines import EngineName
+from pellucid.decoding.engine_selection import EngineName
 from pellucid.errors import InputError
-from pellucid.server.keys import Keys, default_file
+from pellucid.server.security.keys import Keys, default_file
 from pellucid.server.settings import ServerSettings
 
 
@@ -31,10 +31,10 @@ def serve(
         if root_path and not root_path.startswith("/"):
             raise InputError(f"--root-path {root_path!r} has to begin with /")
         from pellucid.server.app import app_for, service_for
-        from pellucid.server.languages import detect
-        from pellucid.server.models import Library, Models
-        from pellucid.server.running import Running, config_for
-        from pellucid.server.watching import Log
+        from pellucid.server.lifecycle import Running, config_for
+        from pellucid.server.service.models import Library, Models
+        from pellucid.server.service.telemetry import Log
+        from pellucid.text.languages import detect
 
         library = Library(models, engine, settings.workers, settings.waiting)
         served = Models(library.opened(), pivot=settings.pivot)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-from pellucid.commands import Argument, Option, say
+from pellucid.cli.parser import Argument, Option, say
 
 KeyFile = Annotated[
     Path | None,

@@ -13,7 +13,7 @@ from torch import Tensor
 from pellucid.config import TrainingConfig
 from pellucid.errors import InputError
 from pellucid.model import Transformer
-from pellucid.training.hardware import matmul_rate
+from pellucid.training.plan.hardware import matmul_rate
 
 
 def device_for(config: TrainingConfig, local_rank: int = 0) -> torch.device:

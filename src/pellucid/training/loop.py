@@ -20,23 +20,23 @@ from torch import Tensor, nn
 
 from pellucid import __version__
 from pellucid.config import Recipe
+from pellucid.data.batches import Batch, Batches
 from pellucid.errors import PellucidError
 from pellucid.model import Transformer
 from pellucid.model.flops import BatchShape
-from pellucid.text.batches import Batch, Batches
-from pellucid.training.averaging import MovingAverage
-from pellucid.training.checkpoint import Checkpoint, Checkpoints
+from pellucid.training.callbacks.callback import StepReport, ValidationReport, Watcher, perplexity
+from pellucid.training.checkpoint.checkpoints import Checkpoint, Checkpoints
+from pellucid.training.checkpoint.sharded_tensors import Stored
 from pellucid.training.devices import peak_for
-from pellucid.training.flops import training_flops
-from pellucid.training.group import Group
+from pellucid.training.distillation import Lessons
+from pellucid.training.distributed.process_group import Group
 from pellucid.training.loss import Taught, TokenLoss, linear_loss
-from pellucid.training.optimizers import Optimizers
-from pellucid.training.schedule import highest_rate, rate_share
+from pellucid.training.optim.averaging import MovingAverage
+from pellucid.training.optim.optimizers import Optimizers
+from pellucid.training.optim.schedule import highest_rate, rate_share
+from pellucid.training.plan.training_flops import training_flops
 from pellucid.training.signals import Signals, StoppedError
-from pellucid.training.stored import Stored
-from pellucid.training.teaching import Lessons
 from pellucid.training.validate import InterruptedValidationError, Scores, Validation, tensors_of
-from pellucid.training.watching import StepReport, ValidationReport, Watcher, perplexity
 
 MEASURE_AFTER = 20.0  # seconds of training, before the machine's peak is measured
 

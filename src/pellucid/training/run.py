@@ -29,27 +29,27 @@ from pellucid.config import (
     load_recipe,
     recipe_differences,
 )
+from pellucid.data.batches import Batches
+from pellucid.data.prepare import prepare
+from pellucid.data.store import Prepared
 from pellucid.errors import ConfigError, InputError, PellucidError
 from pellucid.model import Transformer
-from pellucid.text.batches import Batches
-from pellucid.text.prepare import prepare
-from pellucid.text.store import Prepared
-from pellucid.training import finish
-from pellucid.training.averaging import MovingAverage
-from pellucid.training.checkpoint import Checkpoints
+from pellucid.storage.disk import explained
+from pellucid.training import export_bundle as finish
+from pellucid.training.callbacks.callback import Watcher
+from pellucid.training.callbacks.terminal import Lines, Panel, watchers_for
+from pellucid.training.checkpoint.checkpoints import Checkpoints
 from pellucid.training.devices import autocast_for, compiled_states, device_for
-from pellucid.training.disk import explained
-from pellucid.training.embeddings import start_embeddings
-from pellucid.training.group import Alone, Group, in_main
+from pellucid.training.distillation import Lessons, ask_teachers, kept_lessons
+from pellucid.training.distributed.process_group import Alone, Group, in_main
+from pellucid.training.embedding_init import start_embeddings
+from pellucid.training.init_weights import load_start, open_start, pieces_for, start_config
 from pellucid.training.loop import Loop, Place, seed_of
-from pellucid.training.optimizers import Optimizers
-from pellucid.training.progress import Lines, Panel, watchers_for
-from pellucid.training.report import write_report
+from pellucid.training.optim.averaging import MovingAverage
+from pellucid.training.optim.optimizers import Optimizers
+from pellucid.training.run_report import write_report
 from pellucid.training.signals import Signals, StoppedError
-from pellucid.training.start import load_start, open_start, pieces_for, start_config
-from pellucid.training.teaching import Lessons, ask_teachers, kept_lessons
 from pellucid.training.validate import InterruptedValidationError, Scores, Validation
-from pellucid.training.watching import Watcher
 from pellucid.translator.loading import open_bundle
 
 if TYPE_CHECKING:
@@ -95,10 +95,10 @@ def _group(recipe: Recipe, device: torch.device) -> Group:
     if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Alone(device)
     if recipe.training.parallel == "shards":
-        from pellucid.training.shards import Shards
+        from pellucid.training.distributed.fsdp import Shards
 
         return Shards(recipe.training, device)
-    from pellucid.training.distributed import Copies
+    from pellucid.training.distributed.ddp import Copies
 
     return Copies(recipe.training, device)
 

@@ -11,17 +11,17 @@ import torch
 from torch import Tensor
 
 from pellucid.config import BatchConfig, ValidationConfig, split_direction
+from pellucid.data.batches import Batch, each_pair_once
+from pellucid.data.store import Prepared
 from pellucid.decoding import DecodingOptions, SpecialIds
 from pellucid.decoding.engine import special_ids
-from pellucid.decoding.torch_engine import TorchEngine
+from pellucid.decoding.torch.engine import TorchEngine
 from pellucid.errors import MissingExtraError
 from pellucid.model import Transformer
-from pellucid.text.batches import Batch, each_pair_once
-from pellucid.text.store import Prepared
-from pellucid.text.tokenizer import BOS_ID, EOS_ID, PAD_ID
-from pellucid.training.group import Group
+from pellucid.tokenizers.sentencepiece import BOS_ID, EOS_ID, PAD_ID
+from pellucid.training.callbacks.callback import Sample
+from pellucid.training.distributed.process_group import Group
 from pellucid.training.loss import linear_loss
-from pellucid.training.watching import Sample
 
 SPECIAL = SpecialIds(pad=PAD_ID, start=BOS_ID, end=EOS_ID)
 

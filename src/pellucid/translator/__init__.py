@@ -5,8 +5,8 @@ t("je suis étudiant")
 """
 
 from pellucid.translator.loading import Installed, installed, load
-from pellucid.translator.outcomes import Report
-from pellucid.translator.results import Alternative, Sentence, Translation, Variant
+from pellucid.translator.translation import Alternative, Sentence, Translation, Variant
+from pellucid.translator.translation_report import Report
 from pellucid.translator.translator import Translator
 
 __all__ = [

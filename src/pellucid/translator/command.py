@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-from pellucid.decoding.engines import EngineName
+from pellucid.decoding.engine_selection import EngineName
 from pellucid.errors import InputError, PellucidError
 from pellucid.translator.files import LineReader, translate_document
 from pellucid.translator.loading import load
-from pellucid.translator.outcomes import Report
+from pellucid.translator.translation_report import Report
 from pellucid.translator.translator import Translator
 
 
@@ -131,7 +131,7 @@ def _bar(wanted: bool, lines: Iterator[str]) -> Iterator[Iterator[str]]:
         return
     from rich.console import Console
 
-    from pellucid.text.progress import Progress
+    from pellucid.console.progress import Progress
 
     with Progress(Console(stderr=True)) as progress:
         step = progress.step("translating", "lines")

@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from pellucid.errors import InputError, PellucidError
 from pellucid.text.documents import kind_of, open_document
-from pellucid.translator.outcomes import Report
+from pellucid.translator.translation_report import Report
 from pellucid.translator.translator import Translator
 
 LONGEST_LINE = 1 << 24

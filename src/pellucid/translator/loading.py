@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pellucid.bundle import MANIFEST, Bundle
-from pellucid.decoding.engines import EngineName, open_engine
+from pellucid.decoding.engine_selection import EngineName, open_engine
 from pellucid.errors import InputError, PellucidError
 from pellucid.translator.translator import Translator
 

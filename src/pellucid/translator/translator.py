@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from pellucid.bundle import Bundle
 from pellucid.decoding.engine import Engine
-from pellucid.decoding.engines import open_torch
+from pellucid.decoding.engine_selection import open_torch
 from pellucid.decoding.options import DecodingOptions
 from pellucid.decoding.steps import Hypothesis
 from pellucid.errors import InputError
-from pellucid.text.capitals import lowered
-from pellucid.text.passages import Passage, cut, mended, with_stand_ins, without_protected
-from pellucid.text.subwords import Side
+from pellucid.text.casing import lowered
+from pellucid.text.segmentation import Passage, cut, mended, with_stand_ins, without_protected
+from pellucid.tokenizers.base import Side
 from pellucid.translator.directions import Direction, choose_direction
-from pellucid.translator.outcomes import Outcome, Report, Unit
-from pellucid.translator.results import Alternative, Sentence, Translation, Variant
+from pellucid.translator.translation import Alternative, Sentence, Translation, Variant
+from pellucid.translator.translation_report import Outcome, Report, Unit
 
 if TYPE_CHECKING:
     from pellucid.inspection.trace import Trace
@@ -196,7 +196,7 @@ class Translator:
         engine: Any = getattr(self.engine, "torch", self.engine)
         if not hasattr(engine, "model"):
             engine = open_torch(self.bundle)
-        from pellucid.inspection.looking import look_inside
+        from pellucid.inspection.tracing import look_inside
 
         return look_inside(engine.model, self.tokenizer, engine.special, text, way.name, chosen)
 

@@ -15,7 +15,7 @@ from pathlib import PurePath
 from typing import Protocol
 
 from pellucid.errors import InputError
-from pellucid.text.documents.protected import Piece, Protection, placeholders, protect, protected
+from pellucid.text.preserve import Piece, Protection, placeholders, protect, protected
 
 __all__ = [
     "KINDS",

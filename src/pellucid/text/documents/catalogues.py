@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from pellucid.errors import InputError
-from pellucid.text.documents.protected import placeholders
 from pellucid.text.documents.spans import (
     Edit,
     Source,
@@ -20,6 +19,7 @@ from pellucid.text.documents.spans import (
     has_letter,
     writable,
 )
+from pellucid.text.preserve import placeholders
 
 _LINE = re.compile(r"([^\r\n]*)(?:\r\n|\r|\n|\Z)")
 _KEYWORD = re.compile(r"\s*(msgctxt|msgid_plural|msgid|msgstr)(?:\[(\d{1,3})\])?\s*(?=\")")

@@ -1,0 +1,86 @@
+"""The same work as a function for Spark's `mapInPandas`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pellucid.bulk.rows import Failure, Made
+from pellucid.bulk.worker import translated
+from pellucid.decoding.engine_selection import EngineName
+from pellucid.errors import InputError
+from pellucid.translator.loading import load
+from pellucid.translator.translation_report import Report
+from pellucid.translator.translator import Translator
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
+
+
+def spark_translate(
+    model: str | Path,
+    *,
+    column: str,
+    into: str | None = None,
+    reason: str | None = None,
+    source: str | None = None,
+    target: str | None = None,
+    beam: int = 4,
+    engine: str = "auto",
+    threads: int = 1,
+) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
+    """A function for `DataFrame.mapInPandas` that translates a column of strings.
+
+    frame.mapInPandas(spark_translate("/models/fr-en", column="text", into="english"),
+                      schema="id long, text string, english string")
+
+    model: a name or a folder that each machine has, or a folder that was given to
+    `sparkContext.addFile(folder, recursive=True)`. It is loaded once in each of Spark's Python
+    processes, with `threads` cores, when the first rows come. into: the column for the translation,
+    in place of the text unless given. A row that cannot be translated gets no translation (null),
+    and, in the column that `reason` names, why. Other columns stay; so does the order of rows.
+    """
+    if not column:
+        raise InputError("spark_translate needs column: the name of the column to translate")
+    name = str(model)
+    settings = {"source": source, "target": target, "beam": beam}
+
+    def translate(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
+        import pandas as pd
+
+        for frame in frames:
+            translator = _loaded(name, engine, threads)
+            made = translated(translator, [_text(v) for v in frame[column]], settings, Report())
+            new = {into or column: [m if isinstance(m, str) else None for m in made]}
+            if reason is not None:
+                new[reason] = [m.reason if isinstance(m, Failure) else None for m in made]
+            # As objects, in which None stays None.
+            yield frame.assign(
+                **{key: pd.Series(values, frame.index, object) for key, values in new.items()}
+            )
+
+    return translate
+
+
+def _text(value: Any) -> Made:
+    if isinstance(value, str):
+        return value
+    if value is None or value != value:  # NaN, which pandas writes for a null
+        return None
+    return Failure("not text", f"{type(value).__name__} and not a string")
+
+
+@cache
+def _loaded(model: str, engine: str, threads: int) -> Translator:
+    """One translator for each process."""
+    if not Path(model).is_dir():
+        try:
+            from pyspark import SparkFiles  # type: ignore[import-not-found,unused-ignore]
+
+            added = Path(SparkFiles.get(Path(model).name))
+        except (ImportError, AttributeError, TypeError, AssertionError):
+            added = Path(model)
+        model = str(added) if added.is_dir() else model
+    return load(model, cast(EngineName, engine), threads=threads)

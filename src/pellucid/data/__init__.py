@@ -1,0 +1,1 @@
+"""Sentence pairs for training: formats, cleaning, the token store, buckets, batches."""

@@ -1,0 +1,1 @@
+"""Known public corpora and how each is prepared."""

@@ -1,0 +1,1 @@
+"""Greedy search, sampling and beam search as streams of steps."""

@@ -1,0 +1,1 @@
+"""Evaluation metrics: BLEU, chrF, TER, COMET."""

@@ -1,0 +1,1 @@
+"""Evaluation reports on the terminal and as HTML."""

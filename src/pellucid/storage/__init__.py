@@ -1,0 +1,1 @@
+"""Folders that appear whole, with hashes; files read line by line."""

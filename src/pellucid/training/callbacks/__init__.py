@@ -1,0 +1,1 @@
+"""Training callbacks: terminal, metrics file, TensorBoard."""

@@ -1,0 +1,140 @@
+"""What TensorBoard draws: scalars and texts, where its package is installed."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pellucid.errors import PellucidError
+from pellucid.training.callbacks.callback import StepReport, ValidationReport, perplexity
+
+if TYPE_CHECKING:
+    from torch.utils.tensorboard import SummaryWriter
+
+EVENTS = "events"
+
+
+def _one_line_is_enough(
+    usual: Callable[[threading.ExceptHookArgs], object], told: threading.ExceptHookArgs
+) -> None:
+    """What the thread of SummaryWriter cannot write, it tells the caller too, who says it."""
+    ours = type(told.thread).__module__ == "tensorboard.summary.writer.event_file_writer"
+    if not (ours and issubclass(told.exc_type, OSError)):
+        usual(told)
+
+
+class Events:
+    """A watcher that writes one event file into `events/` each time a run starts or goes on.
+
+    say: gets the line for a person who has no TensorBoard; the run goes on without.
+    """
+
+    def __init__(self, run_folder: Path, say: Callable[[str], None] = lambda line: None) -> None:
+        self.folder = run_folder / EVENTS
+        self._say = say
+        self._writer: SummaryWriter | None = None
+        self._hook = threading.excepthook
+
+    def started(
+        self,
+        recipe: Any,
+        model_parameters: int,
+        prepared_report: Mapping[str, Any],
+        resumed_from: int | None,
+    ) -> None:
+        """Open a file; a resumed run's hides what an earlier one wrote of later steps."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError:
+            self._say("TensorBoard: not written; pip install tensorboard")
+            return
+        later = None if resumed_from is None else resumed_from + 1
+        self._hook = threading.excepthook
+        threading.excepthook = partial(_one_line_is_enough, self._hook)
+        with self._writing():
+            self._writer = SummaryWriter(str(self.folder), purge_step=later)
+
+    def stepped(self, report: StepReport) -> None:
+        """The curves of training."""
+        values = {
+            "train/loss": report.loss,
+            "train/smoothed_loss": report.smoothed_loss,
+            "train/perplexity": perplexity(report.loss),
+            "train/rate": report.rate,
+            "train/gradient_norm": report.gradient_norm,
+            "train/tokens_per_second": report.tokens_per_second,
+            "train/epoch": report.epoch,
+        }
+        if report.flops_share is not None:
+            values["train/share_of_peak"] = report.flops_share
+        self._scalars(report.step, values)
+
+    def validated(self, report: ValidationReport) -> None:
+        """The curves of validation, and the samples as text."""
+        values = {"valid/loss": report.loss, "valid/perplexity": report.perplexity}
+        if report.bleu is not None:
+            values["valid/BLEU"] = report.bleu
+        if report.chrf is not None:
+            values["valid/chrF"] = report.chrf
+        self._scalars(report.step, values)
+        if report.samples and self._writer is not None:
+            # SummaryWriter.add_text would call it valid/samples/text_summary
+            from tensorboard.plugins.text.summary_v2 import text_pb  # type: ignore[import-untyped]
+
+            told = "\n\n".join(
+                "\n\n".join(
+                    # four spaces make it code, in which nothing is markup
+                    f"{name}\n\n    {value}"
+                    for name, value in (
+                        ("source", sample.source),
+                        ("reference", sample.reference),
+                        ("translation", sample.translation),
+                    )
+                )
+                for sample in report.samples
+            )
+            summary = text_pb("valid/samples", told.encode("utf-8", "replace"))
+            with self._writing():
+                self._writer.file_writer.add_summary(  # type: ignore[attr-defined]
+                    summary, report.step
+                )
+        self._flush()
+
+    def saved(self, path: Path) -> None:
+        """Let TensorBoard see what there is."""
+        self._flush()
+
+    def said(self, line: str) -> None:
+        """Words are not drawn."""
+
+    def finished(self, summary: Mapping[str, Any]) -> None:
+        """Close the file."""
+        if self._writer is not None:
+            try:
+                with self._writing():
+                    self._writer.close()
+            finally:
+                self._writer, threading.excepthook = None, self._hook
+
+    def _scalars(self, step: int, values: Mapping[str, float]) -> None:
+        if self._writer is not None:
+            with self._writing():
+                for tag, value in values.items():
+                    self._writer.add_scalar(tag, value, step)
+
+    def _flush(self) -> None:
+        if self._writer is not None:
+            with self._writing():
+                self._writer.flush()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            reason = error.strerror or error
+            raise PellucidError(f"cannot write to {self.folder}: {reason}") from error

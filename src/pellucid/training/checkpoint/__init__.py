@@ -1,0 +1,1 @@
+"""Checkpoints: crash-safe, hash-checked, sharded."""

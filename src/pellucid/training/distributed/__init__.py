@@ -1,0 +1,1 @@
+"""Several processes: DDP, FSDP and the process group."""

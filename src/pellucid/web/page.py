@@ -1,0 +1,91 @@
+"""The page as the server sends it: its HTML, where its modules are, and what it may load."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+VENDORED = {
+    "preact": "vendor/preact.mjs",
+    "preact/hooks": "vendor/preact-hooks.mjs",
+    "htm": "vendor/htm.mjs",
+    "@preact/signals": "vendor/signals.mjs",
+    "@preact/signals-core": "vendor/signals-core.mjs",
+}
+
+
+OFFLINE_POLICY = (
+    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
+    "script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:; "
+    "base-uri 'none'; form-action 'none'\">"
+)
+"""What a page without a server may load: what it carries, and nothing from anywhere."""
+
+
+def static() -> Traversable:
+    """The folder with the page's files."""
+    return files("pellucid.web").joinpath("static")
+
+
+def import_map(base: str) -> str:
+    """Where each module is: the vendored ones by their names, ours under `page/`."""
+    places = {name: f"{base}{path}" for name, path in VENDORED.items()}
+    return json.dumps({"imports": {**places, "page/": base}}, separators=(",", ":"))
+
+
+@cache
+def index(root: str = "") -> str:
+    """The page's HTML. root: the path under which the server is reached, if not /."""
+    base = f"{root}/static/"
+    text = static().joinpath("index.html").read_text(encoding="utf-8")
+    return text.replace("{{import map}}", import_map(base)).replace("{{base}}", base)
+
+
+@cache
+def content_security_policy(root: str = "") -> str:
+    """Everything from this server and nothing else; the import map, by its hash."""
+    digest = hashlib.sha256(import_map(f"{root}/static/").encode()).digest()
+    allowed = base64.b64encode(digest).decode()
+    return (
+        f"default-src 'self'; script-src 'self' 'sha256-{allowed}'; img-src 'self' data: blob:; "
+        "style-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    )
+
+
+def offline(trace_json: str) -> str:
+    """The page as one file that works without a server, for one trace that it carries."""
+    modules = {}
+    for name, path in [*VENDORED.items(), *((f"page/{p}", p) for p in _modules(static()))]:
+        source = static().joinpath(path).read_bytes()
+        modules[name] = "data:text/javascript;base64," + base64.b64encode(source).decode()
+    text = static().joinpath("index.html").read_text(encoding="utf-8")
+    style = static().joinpath("style.css").read_text(encoding="utf-8")
+    link = '<link rel="stylesheet" href="{{base}}style.css">'
+    start = '<script type="module" src="{{base}}app.js"></script>'
+    assert link in text
+    assert start in text
+    carried = trace_json.replace("<", "\\u003c")
+    return (
+        text.replace("{{import map}}", json.dumps({"imports": modules}, separators=(",", ":")))
+        .replace(link, f"{OFFLINE_POLICY}\n<style>\n{style}</style>")
+        .replace(
+            start,
+            f'<script type="application/json" id="carried">{carried}</script>\n'
+            '<script type="module">import "page/app.js";</script>',
+        )
+    )
+
+
+def _modules(folder: Traversable, path: str = "") -> list[str]:
+    found = []
+    for entry in sorted(folder.iterdir(), key=lambda e: e.name):
+        if entry.is_dir() and entry.name != "vendor":
+            found += _modules(entry, f"{path}{entry.name}/")
+        elif entry.name.endswith(".js"):
+            found.append(path + entry.name)
+    return found

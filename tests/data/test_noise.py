@@ -1,0 +1,92 @@
+"""Sentences typed in a hurry: what is done to them, and that batches do it to sources alone."""
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pellucid.config import BatchConfig, DataConfig
+from pellucid.data.batches import Batches
+from pellucid.data.noise import hurried, without_accents
+from pellucid.data.prepare import prepare
+from pellucid.data.store import Prepared
+from tests import made_up
+
+SENTENCE = "Élodie a retrouvé ses vieilles lunettes."
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+    folder = tmp_path_factory.mktemp("careless")
+    corpus = made_up.write_tsv(folder / "pairs.tsv", 300)
+    data = DataConfig(directions=("en-fr", "fr-en"), train=(corpus,))
+    return prepare(data, made_up.tokenizer(), folder / "data", workers=1)
+
+
+def rows(prepared: Prepared, careless: float, epoch: int = 0) -> dict[tuple[int, int], tuple]:
+    """Source and target of each pair and direction."""
+    config = BatchConfig(tokens=400, prefetch=0, careless=careless)
+    decode = prepared.tokenizer.decode
+    return {
+        (int(pair), int(way)): (decode(batch.source[row]), decode(batch.target_out[row]))
+        for batch in Batches(prepared, config, seed=3).epoch(epoch)
+        for row, (pair, way) in enumerate(zip(batch.pairs, batch.directions, strict=True))
+    }
+
+
+def test_every_mark_of_haste_is_seen_and_none_is_always_there() -> None:
+    made = [hurried(SENTENCE, str(number)) for number in range(400)]
+    marks = Counter()
+    for text in made:
+        marks["small"] += text[0] in "ée"
+        marks["no end"] += not text.endswith(".")
+        marks["no accent"] += "é" not in text.lower()
+        marks["slip"] += without_accents(text).lower().rstrip(".") != (
+            without_accents(SENTENCE).lower().rstrip(".")
+        )
+    assert all(0.05 < count / len(made) < 0.9 for count in marks.values()), marks
+    assert len(set(made)) > 50
+
+
+@given(st.text(), st.text())
+def test_any_text_stays_a_text(text: str, key: str) -> None:
+    text = text.encode("utf-8", "ignore").decode()
+    key = key.encode("utf-8", "ignore").decode()
+    made = hurried(text, key)
+    assert made == hurried(text, key)
+    assert bool(made) == bool(text) or not without_accents(text)
+
+
+def test_a_share_of_the_sources_and_no_target_is_changed(prepared: Prepared) -> None:
+    plain, hasty = rows(prepared, 0.0), rows(prepared, 0.3)
+    assert plain.keys() == hasty.keys()
+    assert all(plain[key][1] == hasty[key][1] for key in plain)
+    changed = [key for key in plain if plain[key][0] != hasty[key][0]]
+    assert 0.15 < len(changed) / len(plain) < 0.35
+    assert hasty == rows(prepared, 0.3)
+    again = rows(prepared, 0.3, epoch=1)
+    assert changed != [key for key in plain if plain[key][0] != again[key][0]]
+
+
+def test_batches_keep_their_budget(prepared: Prepared) -> None:
+    for sampling in (None, 0.2):
+        config = BatchConfig(tokens=300, prefetch=0, careless=1.0, subword_sampling=sampling)
+        for batch in Batches(prepared, config).epoch(0):
+            assert len(batch) * max(batch.source.shape[1], batch.target_in.shape[1]) <= 300
+
+
+def test_a_place_in_other_data_is_refused(prepared: Prepared) -> None:
+    from pellucid.errors import InputError
+
+    state = Batches(prepared, BatchConfig(tokens=400, careless=0.1)).state()
+    with pytest.raises(InputError, match="careless"):
+        Batches(prepared, BatchConfig(tokens=400)).restore(state)
+
+
+def test_the_setting_is_a_share(tmp_path: Path) -> None:
+    from pellucid.errors import ConfigError
+
+    with pytest.raises(ConfigError, match="careless"):
+        BatchConfig(careless=1.5)

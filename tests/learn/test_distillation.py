@@ -1,0 +1,258 @@
+"""Learning from teachers: what they are asked, what is kept, and that a model comes to say it."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pellucid.bundle import Bundle
+from pellucid.config import BatchConfig, load_recipe
+from pellucid.config.toml import as_toml
+from pellucid.data.batches import Batches
+from pellucid.data.prepare import prepare, prepare_recipe
+from pellucid.data.store import Prepared
+from pellucid.errors import ConfigError, InputError
+from pellucid.training import distillation as teaching
+from pellucid.training import run as run_module
+from pellucid.training.callbacks.metrics_file import read_metrics
+from pellucid.training.distillation import TOP, Lessons, answers, ask_teachers
+from pellucid.training.init_weights import planned_config
+from pellucid.training.run import train
+from pellucid.training.validate import tensors_of
+from tests.reliability.runs import make_recipe
+
+CPU = torch.device("cpu")
+BOTH_WAYS = 'data.directions=["en-fr", "fr-en"]'
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_recipe(tmp_path_factory.mktemp("recipe"), pairs=80)
+
+
+@pytest.fixture(scope="module")
+def teachers(path: Path) -> list[Path]:
+    """Two that differ, and both read both ways."""
+    return [
+        train(
+            path,
+            folder=path.parent / f"teacher-{seed}",
+            overrides=[BOTH_WAYS, f"training.seed={seed}", "training.steps=30"],
+        )
+        for seed in (1, 2)
+    ]
+
+
+@pytest.fixture(scope="module")
+def prepared(path: Path) -> Prepared:
+    recipe = load_recipe(path, [BOTH_WAYS])
+    return prepare(recipe.data, recipe.tokenizer, path.parent / "data", workers=1)
+
+
+@pytest.fixture(scope="module")
+def lessons(teachers: list[Path], prepared: Prepared, path: Path) -> Lessons:
+    folder = path.parent / "lessons"
+    key = ask_teachers([Bundle.open(one) for one in teachers], prepared, folder, CPU)
+    return Lessons.open(folder, key, prepared, 0.7)
+
+
+@given(tokens=st.integers(100, 900), seed=st.integers(0, 20))
+@settings(max_examples=10, deadline=None)
+def test_each_place_gets_the_mean_of_the_teachers(
+    teachers: list[Path], prepared: Prepared, lessons: Lessons, tokens: int, seed: int
+) -> None:
+    """Both ways, in whatever batches: the tokens most probable in the mean, times the weight."""
+    models = [Bundle.open(one).model() for one in teachers]
+    batches = Batches(prepared, BatchConfig(tokens=tokens), seed=seed).epoch(0)
+    sides = set()
+    for _, batch in zip(range(4), batches, strict=False):
+        sides |= set(batch.source_sides.tolist())
+        source, target_in, places, targets = tensors_of(batch, CPU)
+        with torch.no_grad():
+            mean = sum(m(source, target_in).softmax(-1) for m in models) / 2
+        wanted = mean.flatten(0, 1)[places].topk(TOP, dim=-1)
+        found = lessons.of(batch, CPU)
+        assert len(found.tokens) == len(targets)
+        shares = wanted.values / wanted.values.sum(-1, keepdim=True)
+        torch.testing.assert_close(found.shares, 0.7 * shares, rtol=2e-3, atol=1e-5)
+        given_to = torch.zeros(len(targets), mean.shape[-1])
+        given_to.scatter_add_(1, found.tokens, found.shares)
+        # of nearly equal ones, which of them is kept may differ
+        least = wanted.values[:, -1:] * (1 - 1e-4)
+        assert (mean.flatten(0, 1)[places].gather(1, found.tokens) >= least).all()
+        torch.testing.assert_close(given_to.sum(-1), torch.full((len(targets),), 0.7), rtol=2e-3,
+                                   atol=0)  # fmt: skip
+    assert sides <= {0, 1}
+    assert len(sides) == 2 or tokens < 200
+
+
+def test_in_half_precision_they_say_nearly_the_same(
+    teachers: list[Path], prepared: Prepared
+) -> None:
+    models = [Bundle.open(one).model() for one in teachers]
+    batch = next(Batches(prepared, BatchConfig(tokens=900)).epoch(0))
+    half = partial(torch.autocast, "cpu", torch.bfloat16)
+    (_, exact), (_, rough) = (answers(models, batch, CPU, kind) for kind in (nullcontext, half))
+    assert not np.array_equal(exact, rough)
+    np.testing.assert_allclose(rough, exact, atol=0.02)
+    np.testing.assert_allclose(rough.sum(axis=1), 1, rtol=1e-5)
+
+
+def test_answers_fit_when_sources_are_cut_at_random(prepared: Prepared, lessons: Lessons) -> None:
+    """As many as targets, and those that the same pairs get in batches as they are spelled."""
+
+    def answered(config: BatchConfig) -> dict[tuple[int, int], list[list[int]]]:
+        found = {}
+        for batch in Batches(prepared, config).epoch(0):
+            tokens = lessons.of(batch, CPU).tokens
+            lengths = (batch.target_out != batch.pad_id).sum(axis=1).tolist()
+            keys = zip(batch.pairs.tolist(), batch.directions.tolist(), strict=True)
+            for key, rows in zip(keys, tokens.split(lengths), strict=True):
+                found[key] = rows.tolist()
+        return found
+
+    usual = BatchConfig(tokens=400)
+    sampled = usual.changed(subword_sampling=0.1, sampled_side="source")
+    assert answered(sampled) == answered(usual)
+
+
+def test_a_batch_without_pairs_asks_nothing(prepared: Prepared, lessons: Lessons) -> None:
+    """As a process gets it that has nothing left to do in an epoch."""
+    world = Batches(prepared, BatchConfig(tokens=400)).steps(0) + 1
+    batch = next(Batches(prepared, BatchConfig(tokens=400), rank=world - 1, world=world).epoch(0))
+    assert len(batch) == 0
+    assert lessons.of(batch, CPU).tokens.shape == (0, TOP)
+
+
+def test_a_model_comes_to_say_what_its_teacher_says(path: Path, teachers: list[Path]) -> None:
+    """One that learns from the teacher alone ends nearer to it than one that learns without."""
+    apart = {}
+    teacher = Bundle.open(teachers[0]).model()
+    common = ["model.dropout=0", "training.label_smoothing=0", "training.steps=150"]
+    for name, more in (
+        ("taught", [f'training.teachers=["{teachers[0]}"]', "training.teaching=1"]),
+        ("alone", []),
+    ):
+        made = train(path, folder=path.parent / name, overrides=[BOTH_WAYS, *common, *more])
+        student = Bundle.open(made).model()
+        data = Prepared.open(path.parent / name / "data")
+        total = 0.0
+        for batch in Batches(data, BatchConfig(tokens=400), split="valid").epoch(0):
+            source, target_in, places, _ = tensors_of(batch, CPU)
+            with torch.no_grad():
+                p, q = (
+                    model(source, target_in).flatten(0, 1)[places].log_softmax(-1)
+                    for model in (teacher, student)
+                )
+            total += torch.nn.functional.kl_div(q, p, log_target=True, reduction="sum").item()
+        apart[name] = total
+    assert apart["taught"] < 0.5 * apart["alone"]
+    assert "teachers" in (path.parent / "taught" / "bundle" / "MODEL.md").read_text()
+
+
+def test_a_run_with_teachers_goes_on_as_if_it_had_not_been_stopped(
+    path: Path, teachers: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And the teachers are not asked again, unless what they said is damaged."""
+    names = ", ".join(f'"{one}"' for one in teachers)
+    overrides = [BOTH_WAYS, f"training.teachers=[{names}]"]
+    recipe = load_recipe(path, overrides)
+    whole, stopped = path.parent / "whole", path.parent / "stopped"
+    train(recipe, folder=whole)
+    train(path, folder=stopped, overrides=[*overrides, "training.minutes=1e-9"])
+    asked = []
+    usual = teaching.answers
+    monkeypatch.setattr(teaching, "answers", lambda *a: asked.append(1) or usual(*a))
+    with monkeypatch.context() as away:  # they are not even needed
+        away.setattr(run_module, "open_bundle", lambda name: pytest.fail(f"opened {name}"))
+        train(recipe, folder=stopped, resume=True)
+    assert not asked
+    losses = [
+        [(row["step"], row["smoothed_loss"]) for row in rows if row["kind"] == "step"]
+        for rows in (read_metrics(folder) for folder in (whole, stopped))
+    ]
+    assert losses[0] == losses[1]
+    assert len(losses[0]) == 16
+    damaged = stopped / "lessons" / "probabilities"
+    damaged.write_bytes(damaged.read_bytes()[:-2])
+    train(recipe, folder=stopped, resume=True)
+    assert asked
+    assert damaged.read_bytes() == (whole / "lessons" / "probabilities").read_bytes()
+
+
+def test_a_vocabulary_smaller_than_what_is_kept(prepared: Prepared, teachers: list[Path]) -> None:
+    """Then all of it is kept, and nothing is said of the rest."""
+    models = [Bundle.open(one).model() for one in teachers]
+    batch = next(Batches(prepared, BatchConfig(tokens=400)).epoch(0))
+    usual = teaching.TOP
+    try:
+        teaching.TOP = 500  # of 420
+        tokens, shares = teaching.answers(models, batch, CPU)
+    finally:
+        teaching.TOP = usual
+    assert tokens.shape == shares.shape == (batch.target_tokens, 500)
+    np.testing.assert_allclose(shares.sum(axis=1), 1, rtol=1e-5)
+    assert not shares[:, 420:].any()
+
+
+def test_a_model_may_take_over_the_pieces_of_its_teacher(
+    path: Path, teachers: list[Path], tmp_path: Path
+) -> None:
+    """Which it needs where it learns from other texts."""
+    lines = (path.parent / "train.tsv").read_text(encoding="utf-8").splitlines(keepends=True)
+    other = tmp_path / "other.tsv"
+    other.write_text("".join(lines[: len(lines) // 2]), encoding="utf-8")
+    teacher = Bundle.open(teachers[0])
+    common = [BOTH_WAYS, f'data.train.0.path="{other}"', f'training.teachers=["{teachers[0]}"]']
+    with pytest.raises(InputError, match=r"another vocabulary .* tokenizer\.like"):
+        train(path, folder=tmp_path / "own", overrides=common)
+    like = f'tokenizer={{like="{teachers[0]}"}}'
+    made = train(path, folder=tmp_path / "like", overrides=[*common, like, "training.steps=8"])
+    assert Bundle.open(made).tokenizer.sha256 == teacher.tokenizer.sha256
+    assert Bundle.open(made).fingerprint != teacher.fingerprint
+    recipe = load_recipe(tmp_path / "like" / "recipe.toml")  # as the run wrote it
+    assert recipe.tokenizer.like == str(teachers[0])
+    assert planned_config(recipe).vocab_size == teacher.tokenizer.vocab_size
+    train(tmp_path / "like", resume=True, overrides=["training.steps=9"])
+    steps = [row["step"] for row in read_metrics(tmp_path / "like") if row["kind"] == "step"]
+    assert steps == list(range(1, 10))
+
+
+def test_pieces_that_are_decided_twice_or_not_there(path: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"vocab_size is that of the model that like names"):
+        load_recipe(path, ['tokenizer.like="x"'])
+    with pytest.raises(ConfigError, match=r"tokenizer\.like is that of the model that start_from"):
+        load_recipe(path, ['tokenizer={like="x"}', "model={}", 'start_from="y"'])
+    nobody = load_recipe(path, ['tokenizer={like="nobody"}'])
+    with pytest.raises(InputError, match="no model 'nobody'"):
+        train(nobody, folder=tmp_path / "a")
+    assert not (tmp_path / "a" / "data" / "manifest.json").exists()
+    written = tmp_path / "recipe.toml"
+    written.write_text(as_toml(nobody), encoding="utf-8")
+    with pytest.raises(InputError, match=r"tokenizer\.like.*pellucid train"):
+        prepare_recipe(written, tmp_path / "b")
+
+
+def test_what_cannot_teach_says_why(path: Path, teachers: list[Path], tmp_path: Path) -> None:
+    teacher = f'training.teachers=["{teachers[0]}"]'
+    with pytest.raises(InputError, match=r"another vocabulary .* same section tokenizer"):
+        train(path, folder=tmp_path / "a", overrides=[teacher, "tokenizer.vocab_size=400"])
+    one_way = train(path, folder=tmp_path / "one", overrides=["training.steps=1"])
+    with pytest.raises(InputError, match=r"another vocabulary|does not translate"):
+        train(path, folder=tmp_path / "b",
+              overrides=[BOTH_WAYS, f'training.teachers=["{one_way}"]'])  # fmt: skip
+    with pytest.raises(ConfigError, match=r"subword_sampling .* batches.sampled_side to 'source'"):
+        load_recipe(path, [teacher, "batches.subword_sampling=0.1"])
+    for wrong in ("0", "1.5"):
+        with pytest.raises(ConfigError, match="teaching"):
+            load_recipe(path, [teacher, f"training.teaching={wrong}"])
+    with pytest.raises(InputError, match="no model 'nobody'"):
+        train(path, folder=tmp_path / "c", overrides=['training.teachers=["nobody"]'])
+    assert not (tmp_path / "c" / "data").exists()  # said before anything takes time
