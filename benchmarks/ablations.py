@@ -27,30 +27,30 @@ CHANGES: dict[str, tuple[str, ...]] = {
     "another seed": ("training.seed=1",),
     "AdamW, not Muon": ("training.optimizer=adamw",),
     "AdamW, a third more sentences": ("training.optimizer=adamw", "training.epochs=0.47"),
-    "random first embeddings": ("training.embeddings=random",),
+    "random first embeddings": ("training.embedding_init=random",),
     "norms after the sub-layers": ("model.norm=post",),
-    "LayerNorm, not RMSNorm": ("model.norm_kind=layer",),
+    "LayerNorm, not RMSNorm": ("model.norm_type=layer",),
     "no QK-norm": ("model.qk_norm=none",),
-    "sinusoidal positions": ("model.positions=sinusoidal",),
+    "sinusoidal positions": ("model.position_encoding=sinusoidal",),
     "squared ReLU": ("model.activation=relu2",),
-    "gated feed-forward (SwiGLU)": ("model.activation=swiglu", "model.feed_forward_width=352"),
+    "gated feed-forward (SwiGLU)": ("model.activation=swiglu", "model.d_ff=352"),
     "twice the width": (
-        "model.width=256",
-        "model.feed_forward_width=1024",
-        "training.rate=0.002",
+        "model.d_model=256",
+        "model.d_ff=1024",
+        "training.learning_rate=0.002",
     ),
     "vocabulary of 2,500": ("tokenizer.vocab_size=2500",),
     "vocabulary of 8,000": ("tokenizer.vocab_size=8000",),
-    "batches of 400 tokens": ("batches.tokens=400",),
-    "batches of 1,500 tokens": ("batches.tokens=1500",),
-    "batches of 3,000 tokens": ("batches.tokens=3000",),
+    "batches of 400 tokens": ("batches.max_tokens=400",),
+    "batches of 1,500 tokens": ("batches.max_tokens=1500",),
+    "batches of 3,000 tokens": ("batches.max_tokens=3000",),
     "dropout 0.1": ("model.dropout=0.1",),
     "dropout 0.3": ("model.dropout=0.3",),
     "Muon with momentum 0.95": ("training.muon_momentum=0.95",),
-    "embeddings at half the rate": ("training.rate=0.002",),
+    "embeddings at half the rate": ("training.learning_rate=0.002",),
     "no label smoothing": ("training.label_smoothing=0",),
-    "the rate falls in the last fifth": ("training.decay=0.2",),
-    "the rate falls from the start": ("training.decay=1.0",),
+    "the rate falls in the last fifth": ("training.decay_fraction=0.2",),
+    "the rate falls from the start": ("training.decay_fraction=1.0",),
 }
 
 
@@ -59,7 +59,7 @@ def trained(name: str, folder: Path, options: argparse.Namespace) -> dict[str, A
     metrics = folder / "metrics.jsonl"
     if not (metrics.is_file() and '"kind": "valid"' in metrics.read_text()):
         settings = (
-            f"training.epochs={options.epochs}", "validation.sentences=0", "validation.beam=1",
+            f"training.epochs={options.epochs}", "validation.sentences=0", "validation.beam_size=1",
             "validation.samples=0", "checkpoints.keep=1", *CHANGES[name],
         )  # fmt: skip
         train(QUICK, folder, options, settings, quiet=True)

@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] = ()) -> dict[str, object]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks cluster")
     parser.add_argument("--sentences", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--beam", type=int, default=DecodingOptions().beam)
+    parser.add_argument("--beam", type=int, default=DecodingOptions().beam_size)
     parser.add_argument("--model")
     parser.add_argument("--short", action="store_true")
     options = parser.parse_args(arguments)

@@ -27,7 +27,7 @@ from pellucid.data.batches import Batches, padding
 from pellucid.data.cleaning import is_dropped, judge
 from pellucid.data.corpus import Pair
 from pellucid.data.prepare import prepare
-from pellucid.data.store import Prepared
+from pellucid.data.store import PreparedData
 from pellucid.tokenizers.sentencepiece import Tokenizer
 
 PAIRS = 100_000
@@ -84,7 +84,9 @@ def their_preparation(corpus: Path, model: Path, folder: Path, processes: int) -
     rows.save_to_disk(folder / "store")
 
 
-def our_preparation(corpus: Path, tokenizer: Tokenizer, folder: Path, processes: int) -> Prepared:
+def our_preparation(
+    corpus: Path, tokenizer: Tokenizer, folder: Path, processes: int
+) -> PreparedData:
     shutil.rmtree(folder, ignore_errors=True)
     source = CorpusConfig(path=corpus, languages=("en", "fr"))
     data = DataConfig(directions=("en-fr", "fr-en"), train=(source,))
@@ -118,11 +120,11 @@ def their_epoch(folder: Path, batches: Batches) -> int:
 
 
 def our_epoch(folder: Path, config: BatchConfig) -> int:
-    batches = Batches(Prepared.open(folder), config)
+    batches = Batches(PreparedData.open(folder), config)
     return sum(batch.source_tokens + batch.target_tokens for batch in batches.epoch(0))
 
 
-def waiting(prepared: Prepared, config: BatchConfig, step: float = 0.03) -> tuple[float, float]:
+def waiting(prepared: PreparedData, config: BatchConfig, step: float = 0.03) -> tuple[float, float]:
     """Seconds a step of `step` seconds waits for its batch, and seconds a batch takes to make."""
     alone = Batches(prepared, config.changed(prefetch=0))
     alone.steps(0)
@@ -173,7 +175,7 @@ def main() -> dict:
             },
             rounds=ROUNDS,
         )
-        prepared = Prepared.open(ours)
+        prepared = PreparedData.open(ours)
         config = BatchConfig()
         batches = Batches(prepared, config)
         tokens = our_epoch(ours, config)

@@ -98,7 +98,7 @@ def theirs(peer: MarianMTModel, sources: list[list[int]], beam: int, size: int) 
 
 
 def ours(engine: TorchEngine, sources: list[list[int]], beam: int, size: int) -> list[list[int]]:
-    options = Ends(beam=beam, patience=1.0, forbidden=frozenset({END}))
+    options = Ends(beam_size=beam, patience=1.0, suppress_tokens=frozenset({END}))
     found: dict[int, list[int]] = {}
     for batch in sorted_batches(sources, size):
         results = engine.translate_ids([sources[i] for i in batch], options)
@@ -115,7 +115,7 @@ def products(engine: TorchEngine, sources: list[list[int]], beam: int, size: int
     matrices = [p for n, p in model.decoder.named_parameters() if p.dim() == 2]
     # Keys and values of the source are made once for each source token.
     once = {id(layer.cross.in_weight) for layer in model.decoder.layers}
-    width = model.config.width
+    width = model.config.d_model
     with torch.inference_mode():
         for p in matrices:
             matrix = p[:width] if id(p) in once else p

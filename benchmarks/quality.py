@@ -44,7 +44,7 @@ class Training:
     teachers: tuple[str, ...] = ()
 
 
-_SAMPLED = "batches.subword_sampling=0.5"
+_SAMPLED = "batches.subword_regularization=0.5"
 TRAININGS = {
     "en-de": (
         Training("plain"),
@@ -52,7 +52,13 @@ TRAININGS = {
         Training("dropout", ("training.seed=6", "model.dropout=0.25")),
         Training(
             "wide",
-            ("training.seed=7", "training.epochs=14", _SAMPLED, "model.width=320", "model.heads=5"),
+            (
+                "training.seed=7",
+                "training.epochs=14",
+                _SAMPLED,
+                "model.d_model=320",
+                "model.num_heads=5",
+            ),
         ),
         Training(
             "both-ways",
@@ -98,7 +104,7 @@ def translate(model: Path, lines: Sequence[str], out: Path, alpha: float) -> lis
     import pellucid
 
     if not out.is_file():
-        made = pellucid.load(model).translate_lines(lines, beam=BEAM, alpha=alpha)
+        made = pellucid.load(model).translate_lines(lines, beam_size=BEAM, alpha=alpha)
         draft = out.with_suffix(".draft")
         draft.write_text("".join(f"{line}\n" for line in made), encoding="utf-8")
         draft.rename(out)
@@ -180,9 +186,9 @@ def _train(folder: Path, options: argparse.Namespace) -> None:
         recipe, settings = f"multi30k-{options.pair}", list(training.settings)
         if training.start is not None:
             recipe += "-more"
-            teachers = ", ".join(_bundle(folder, name) for name in training.teachers)
-            settings.append(f"start_from={_bundle(folder, training.start)}")
-            settings.append(f"training.teachers=[{teachers}]")
+            teachers = ", ".join(_bundle(folder, name) for name in distillation.teachers)
+            settings.append(f"init_from={_bundle(folder, training.start)}")
+            settings.append(f"distillation.teachers=[{teachers}]")
         if training.name == MODEL:
             settings += options.set
         train(RECIPES / f"{recipe}.toml", run, options, settings, quiet=False)

@@ -98,7 +98,7 @@ CASES: dict[str, tuple[int, float, int]] = {
 
 
 def _parameters(config: ModelConfig) -> float:
-    D, F = config.width, config.feed_forward_width
+    D, F = config.d_model, config.d_ff
     encoder = config.encoder_layers * (4 * D * D + 2 * D * F)
     decoder = config.decoder_layers * (8 * D * D + 2 * D * F)
     return encoder + decoder + config.vocab_size * D

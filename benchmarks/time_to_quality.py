@@ -33,7 +33,7 @@ from benchmarks.multi30k import QUICK, ROOT, pairs_of, parsed, parser_for, train
 from benchmarks.peers.plain import save_rows
 from pellucid.config import CorpusConfig, DataConfig, TokenizerConfig, load_recipe
 from pellucid.data.prepare import prepare
-from pellucid.data.store import Prepared
+from pellucid.data.store import PreparedData
 from pellucid.decoding import DecodingOptions
 from pellucid.decoding.engine import special_ids
 from pellucid.decoding.torch.engine import TorchEngine
@@ -74,7 +74,7 @@ def train_ours(folder: Path, options: argparse.Namespace) -> None:
 def score_ours(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     """BLEU of every checkpoint; those of an earlier call are remembered."""
     recipe = load_recipe(folder / "recipe.toml")
-    prepared = Prepared.open(folder / "data")
+    prepared = PreparedData.open(folder / "data")
     words = prepared.tokenizer
     model = Transformer(recipe.model.config(words.vocab_size)).eval()
     checkpoints = Checkpoints(folder / "checkpoints", 10**6)
@@ -100,7 +100,7 @@ def score_ours(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]
             for start in range(0, len(order), 64):
                 some = order[start : start + 64]
                 results = engine.translate_ids(
-                    [sources[i] for i in some], DecodingOptions(beam=BEAM)
+                    [sources[i] for i in some], DecodingOptions(beam_size=BEAM)
                 )
                 ids = [list(result.best.tokens) for result in results]
                 texts |= dict(zip(some, words.decode_batch(ids), strict=True))
@@ -153,7 +153,7 @@ def train_peer(folder: Path, options: argparse.Namespace) -> None:
 
 
 def score_peer(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
-    words = Prepared.open(folder / "data").tokenizer
+    words = PreparedData.open(folder / "data").tokenizer
     known = _known(folder)
     for step, minutes in json.loads((folder / "minutes.json").read_text()).items():
         if step in known:

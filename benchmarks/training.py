@@ -46,7 +46,7 @@ from pellucid.config import (
 )
 from pellucid.data.batches import Batches
 from pellucid.data.prepare import prepare
-from pellucid.data.store import Prepared
+from pellucid.data.store import PreparedData
 from pellucid.model import Transformer
 from pellucid.model.flops import BatchShape
 from pellucid.training.checkpoint.checkpoints import Checkpoints
@@ -80,7 +80,7 @@ def write_pairs(path: Path, pairs: int = PAIRS) -> None:
             file.write(f"{sentence(length)}\t{sentence(length * draw.gauss(0.97, 0.13))}\n")
 
 
-def prepared_data(folder: Path, corpus: Path | None) -> Prepared:
+def prepared_data(folder: Path, corpus: Path | None) -> PreparedData:
     if corpus is None:
         corpus = folder / "pairs.tsv"
         write_pairs(corpus)
@@ -96,7 +96,7 @@ def model_config(shape: str, dropout: float) -> ModelConfig:
 def our_worker(folder: Path, shape: str, tokens: int, dropout: float, threads: int) -> None:
     """The real loop's steps, one for each question."""
     torch.set_num_threads(threads)
-    prepared = Prepared.open(folder / "prepared")
+    prepared = PreparedData.open(folder / "prepared")
     config = model_config(shape, dropout)
     recipe = Recipe(
         data={"directions": ["en-de"], "train": [{"path": "pairs.tsv", "languages": ["en", "de"]}]},
@@ -130,9 +130,9 @@ def our_worker(folder: Path, shape: str, tokens: int, dropout: float, threads: i
 Padded = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def same_batches(prepared: Prepared, tokens: int) -> list[Padded]:
+def same_batches(prepared: PreparedData, tokens: int) -> list[Padded]:
     """Our own, in the order of our loop."""
-    batches = Batches(prepared, BatchConfig(tokens=tokens)).epoch(0)
+    batches = Batches(prepared, BatchConfig(max_tokens=tokens)).epoch(0)
     return [(batch.source, batch.target_in, batch.target_out) for batch in batches]
 
 
@@ -165,8 +165,8 @@ def workers_for(
     """Ours and the peers', ready for their first turn; batches.npz must be in the folder."""
     config = model_config(shape, dropout)
     described = {
-        "vocab_size": VOCAB, "width": config.width, "heads": config.heads,
-        "feed_forward_width": config.feed_forward_width, "layers": config.encoder_layers,
+        "vocab_size": VOCAB, "width": config.d_model, "heads": config.num_heads,
+        "feed_forward_width": config.d_ff, "layers": config.encoder_layers,
         "dropout": dropout, "smoothing": 0.1, "rate": 1e-4,
     }  # fmt: skip
     found = {

@@ -66,7 +66,7 @@ def bulk(model: str | None, count: int, rounds: int, file: str | None) -> dict[s
         tokens = processor.encode(part, out_type=str, num_threads=cores)
         results = engines[way].translate_batch(
             [[*tags, *row, "</s>"] for row in tokens],
-            max_batch_size=size, batch_type="tokens", beam_size=options.beam,
+            max_batch_size=size, batch_type="tokens", beam_size=options.beam_size,
             patience=options.patience, max_decoding_length=256, max_input_length=0,
         )  # fmt: skip
         return processor.decode([processor.piece_to_id(r.hypotheses[0]) for r in results])

@@ -16,10 +16,10 @@ from pellucid.config import (
     CleaningConfig,
     CorpusConfig,
     DataConfig,
+    EarlyStoppingConfig,
     ModelSection,
     Recipe,
     Settings,
-    StoppingConfig,
     TokenizerConfig,
     TrainingConfig,
     ValidationConfig,
@@ -38,7 +38,7 @@ SECTIONS: list[tuple[str, type[Settings]]] = [
     ("[model]", ModelSection),
     ("[training]", TrainingConfig),
     ("[validation]", ValidationConfig),
-    ("[stopping]", StoppingConfig),
+    ("[stopping]", EarlyStoppingConfig),
     ("[checkpoints]", CheckpointConfig),
 ]
 

@@ -79,7 +79,7 @@ def write_page(console: Console, translator: Translator) -> None:
 
     run_look(
         LOOKED_AT, PAGE, what="attention", kind="cross", layer="-1", head="mean", source="fr",
-        target="en", model=str(translator.bundle.folder), beam=4,
+        target="en", model=str(translator.bundle.folder), beam_size=4,
     )  # fmt: skip
     console.print(
         f"\nEverything that happened inside is in [bold]{PAGE}[/bold]: open it in a browser."

@@ -70,4 +70,4 @@ def both_ways(*train: CorpusConfig, **more: object) -> DataConfig:
 def tokenizer(kind: str = "unigram") -> Tokenizer:
     """A small tokenizer for the made-up corpus."""
     texts = [side for pair in pairs(400, seed=1) for side in pair]
-    return Tokenizer.train(texts, TokenizerConfig(kind=kind, vocab_size=420))
+    return Tokenizer.train(texts, TokenizerConfig(model_type=kind, vocab_size=420))

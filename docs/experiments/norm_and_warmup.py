@@ -22,22 +22,22 @@ STEPS = 160
 SETTINGS = [
     "model.encoder_layers=6",
     "model.decoder_layers=6",
-    "model.width=32",
-    "model.feed_forward_width=64",
-    "batches.tokens=800",
+    "model.d_model=32",
+    "model.d_ff=64",
+    "batches.max_tokens=800",
     "training.optimizer=adam",
-    "training.rate=0.002",
+    "training.learning_rate=0.002",
     "training.schedule=constant",
     f"training.steps={STEPS}",
     "validation.translate=false",
-    "validation.metric=loss",
+    "early_stopping.metric=loss",
     f"validation.every={STEPS}",
 ]
 
 
 def losses(norm: str, warm_up: int, seed: int, folder: Path) -> list[float]:
     """The training loss of each step of one run."""
-    own = [f"model.norm={norm}", f"training.warmup={warm_up}", f"training.seed={seed}"]
+    own = [f"model.norm={norm}", f"training.warmup_steps={warm_up}", f"training.seed={seed}"]
     pellucid.train(TOY, folder=folder, overrides=[*SETTINGS, *own], quiet=True)
     return [line["loss"] for line in read_metrics(folder) if line["kind"] == "step"]
 

@@ -34,7 +34,7 @@ def searched(model: Transformer, rows: list[list[int]]) -> dict[int, list[tuple[
     """By beam: each output's log-probability, and the output."""
     found = {}
     for beam in BEAMS:
-        options = DecodingOptions(beam=beam, length_penalty="none", max_length=12)
+        options = DecodingOptions(beam_size=beam, length_normalization="none", max_length=12)
         results = run(model, SpecialIds(PAD, START, END), rows, options)
         best = [result.hypotheses[0] for result in results]
         found[beam] = [(one.log_probability, list(one.tokens)) for one in best]

@@ -9,7 +9,7 @@ from typing import Any
 
 from pellucid.bulk.job import Job, Options
 from pellucid.bulk.messages import Answer
-from pellucid.bulk.places import Place
+from pellucid.bulk.places import Location
 from pellucid.bulk.run_job import Summary, answers_here, run, survey
 from pellucid.bundle import Bundle
 from pellucid.translator import Translator
@@ -39,10 +39,10 @@ def write_json(path: Path, texts: list[Any]) -> Path:
     return path
 
 
-def job_for(bundle: Bundle, output: str | Path | Place, **changes: Any) -> Job:
+def job_for(bundle: Bundle, output: str | Path | Location, **changes: Any) -> Job:
     """A job with small parts: windows of 32, 64, 128 lines and so on."""
     options = {"source": "fr", "target": "en", "beam": 1, "part_rows": 1, **changes}
-    place = output if isinstance(output, Place) else Place.of(str(output))
+    place = output if isinstance(output, Location) else Location.of(str(output))
     return Job(place, Options(bundle.fingerprint, **options))
 
 

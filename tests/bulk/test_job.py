@@ -19,7 +19,7 @@ from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 from pellucid.bulk.job import Job
 from pellucid.bulk.messages import messages
 from pellucid.bulk.parts import Part
-from pellucid.bulk.places import Place
+from pellucid.bulk.places import Location
 from pellucid.bulk.run_job import survey
 from pellucid.bulk.worker import TRIES, Worker
 from pellucid.bundle import Bundle
@@ -55,7 +55,7 @@ class Moody:
 def test_as_one_process_would(bundle: Bundle, translator: Translator, tmp_path: Path) -> None:
     """Text is translated as by `pellucid translate`; other files have the same translations."""
     texts = sentences(300)
-    expected = list(translator.translate_lines(texts, beam=1))
+    expected = list(translator.translate_lines(texts, beam_size=1))
     write_text(tmp_path / "in" / "a.txt", texts)
     write_json(tmp_path / "in" / "b" / "a.jsonl", texts)
     write_text(tmp_path / "in" / "empty.txt", [])
@@ -99,7 +99,7 @@ def test_what_is_done_is_never_done_again(
     whole = job_for(bundle, tmp_path / "whole")
     in_one_process(whole, translator, tmp_path / "*.gz")
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
-    expected = list(translator.translate_lines(texts, beam=1))
+    expected = list(translator.translate_lines(texts, beam_size=1))
     assert gzip.decompress((tmp_path / "out" / "a.txt.gz").read_bytes()).decode() == "\n".join(
         expected
     )
@@ -270,8 +270,8 @@ def test_other_file_systems(bundle: Bundle, translator: Translator, tmp_path: Pa
     assert not [name for name in memory.find("/out") if "tmp" in name]
 
     (tmp_path / "tree").mkdir()
-    tree = Place(SubTreeFileSystem(str(tmp_path / "tree"), LocalFileSystem()), "out")
+    tree = Location(SubTreeFileSystem(str(tmp_path / "tree"), LocalFileSystem()), "out")
     in_one_process(job_for(bundle, tree), translator, source.as_uri())
     assert contents(tmp_path / "tree" / "out")["a.txt"] == expected
     with pytest.raises(InputError, match="cannot open nowhere://x"):
-        Place.of("nowhere://x")
+        Location.of("nowhere://x")

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pellucid.bulk import parts as parts_module
 from pellucid.bulk.parts import Part, kind_of, read_parts
-from pellucid.bulk.places import Place, find_inputs
+from pellucid.bulk.places import Location, find_inputs
 from pellucid.bulk.rows import Failure, open_rows
 from pellucid.errors import InputError, PellucidError
 
@@ -25,7 +25,7 @@ LINE = st.binary(max_size=12).map(lambda data: data.replace(b"\n", b""))
 
 
 def cut(path: Path, **more: Any) -> list[Part]:
-    return list(read_parts(Place.of(str(path)), path.name, "text", **more))
+    return list(read_parts(Location.of(str(path)), path.name, "text", **more))
 
 
 @given(
@@ -183,7 +183,7 @@ def everything() -> pa.Table:
 def test_a_table_keeps_its_schema(tmp_path: Path, column: str) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(everything(), path, compression="zstd")
-    (part,) = read_parts(Place.of(str(path)), path.name, column)
+    (part,) = read_parts(Location.of(str(path)), path.name, column)
     rows = open_rows(part, column, None)
     assert rows.texts == everything().column(column).to_pylist()
     made = ["one", None, "three"]
@@ -201,7 +201,7 @@ def test_a_table_keeps_its_schema(tmp_path: Path, column: str) -> None:
 def test_a_new_column_of_a_table(tmp_path: Path) -> None:
     path = tmp_path / "a.parquet"
     pq.write_table(everything(), path)
-    (part,) = read_parts(Place.of(str(path)), path.name, "text")
+    (part,) = read_parts(Location.of(str(path)), path.name, "text")
     table = pq.read_table(io.BytesIO(open_rows(part, "text", "new").rebuilt(["a", None, "c"])))
     assert table.column_names == [*everything().column_names, "new"]
     assert table.column("text").to_pylist() == ["un", None, "trois"]
@@ -223,7 +223,7 @@ def test_files_that_cannot_be_read(tmp_path: Path) -> None:
         with pytest.raises(PellucidError, match=said):
             cut(path)
     pq.write_table(pa.table({"a": [1], "b": ["x"]}), tmp_path / "f.parquet")
-    place = Place.of(str(tmp_path / "f.parquet"))
+    place = Location.of(str(tmp_path / "f.parquet"))
     with pytest.raises(InputError, match="name one of a, b"):
         list(read_parts(place, "f.parquet", "text"))
     with pytest.raises(InputError, match="int64 and not text"):

@@ -29,7 +29,7 @@ def frames() -> Iterator[pd.DataFrame]:
 
 def test_frames(bundle: Bundle, translator: Translator) -> None:
     """Each frame has its rows in order; nothing is read ahead of what is asked for."""
-    translate = spark_translate(bundle.folder, column="text", into="english", beam=1)
+    translate = spark_translate(bundle.folder, column="text", into="english", beam_size=1)
     translate = pickle.loads(cloudpickle.dumps(translate))  # as it comes to another process
     made = list(translate(frames()))
     assert [len(frame) for frame in made] == [25, 25, 20]
@@ -37,7 +37,9 @@ def test_frames(bundle: Bundle, translator: Translator) -> None:
     assert list(table.columns) == ["id", "text", "english"]
     assert table.drop(columns="english").equals(pd.concat(frames()))
     for frame in made:
-        assert list(frame["english"]) == list(translator.translate_lines(frame["text"], beam=1))
+        assert list(frame["english"]) == list(
+            translator.translate_lines(frame["text"], beam_size=1)
+        )
     taken = []
 
     def watched() -> Iterator[pd.DataFrame]:

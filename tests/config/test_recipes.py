@@ -11,7 +11,7 @@ from pellucid.config import DataConfig, Recipe, as_toml, load_recipe
 from pellucid.data.corpus import read_pairs
 from pellucid.errors import ConfigError
 from pellucid.model.flops import BatchShape
-from pellucid.training.optim.schedule import highest_rate
+from pellucid.training.optim.schedule import peak_learning_rate
 from pellucid.training.plan.estimate import dry_run
 
 FOLDER = Path(__file__).parents[2] / "recipes"
@@ -34,7 +34,7 @@ def test_a_recipe_loads_and_its_model_runs_as_shapes(name: str) -> None:
     recipe = load(name)
     assert recipe.title
     config = recipe.model.config(recipe.tokenizer.vocab_size)
-    sentences = min(64, recipe.batches.tokens // 28)
+    sentences = min(64, recipe.batches.max_tokens // 28)
     model, _ = dry_run(config, BatchShape(sentences, 27, 28))
     assert model.num_parameters() > 0
     assert recipe.data.valid
@@ -77,15 +77,19 @@ def test_the_papers_settings(
 ) -> None:
     recipe = load(name)
     model, training = recipe.model, recipe.training
-    assert (model.width, model.feed_forward_width, model.heads) == (width, 4 * width, heads)
+    assert (model.d_model, model.d_ff, model.num_heads) == (width, 4 * width, heads)
     assert (model.encoder_layers, model.decoder_layers, model.norm) == (6, 6, "post")
-    assert (model.dropout, model.tie) == (dropout, "all")
-    assert (training.steps, training.average, training.optimizer) == (steps, average, "adam")
+    assert (model.dropout, model.tie_embeddings) == (dropout, "all")
+    assert (training.steps, training.average_checkpoints, training.optimizer) == (
+        steps,
+        average,
+        "adam",
+    )
     assert (training.betas, training.epsilon) == ((0.9, 0.98), 1e-9)
-    assert (training.schedule, training.warmup) == ("noam", 4000)
+    assert (training.schedule, training.warmup_steps) == ("noam", 4000)
     assert training.label_smoothing == 0.1
-    assert recipe.batches.tokens == 25_000
-    assert highest_rate(training, width) == pytest.approx(width**-0.5 * 4000**-0.5)
+    assert recipe.batches.max_tokens == 25_000
+    assert peak_learning_rate(training, width) == pytest.approx(width**-0.5 * 4000**-0.5)
     assert recipe.checkpoints.keep >= average
 
 

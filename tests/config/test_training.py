@@ -29,7 +29,7 @@ target = "b.en"
 languages = ["fr", "en"]
 [model]
 preset = "tiny"
-width = 100
+d_model = 100
 [training]
 steps = 5
 """
@@ -67,14 +67,14 @@ def test_the_model_starts_from_its_preset(path: Path) -> None:
 
 def test_overrides_of_every_kind(path: Path) -> None:
     overrides = [
-        "training.rate=3e-4",
+        "training.learning_rate=3e-4",
         "training.betas=[0.9, 0.95]",
         "validation.translate=false",
         "title=two words",
         "data.cleaning.max_words=7",
     ]
     recipe = load_recipe(path, overrides)
-    assert recipe.training.rate == 3e-4
+    assert recipe.training.learning_rate == 3e-4
     assert recipe.training.betas == (0.9, 0.95)
     assert recipe.validation.translate is False
     assert recipe.title == "two words"
@@ -82,7 +82,7 @@ def test_overrides_of_every_kind(path: Path) -> None:
 
 
 def test_a_resolved_recipe_reads_back_the_same(path: Path, tmp_path: Path) -> None:
-    recipe = load_recipe(path, ['title="quotes \\" and \\\\ and é"', "training.ema=0.99"])
+    recipe = load_recipe(path, ['title="quotes \\" and \\\\ and é"', "training.ema_decay=0.99"])
     copy = tmp_path / "copy.toml"
     copy.write_text(as_toml(recipe), encoding="utf-8")
     assert load_recipe(copy) == recipe
@@ -114,15 +114,15 @@ WRONG = [
     ("training.steps.x=3", ["training.steps is a single value"]),
     ("data.train.7.path=x", ["data.train is a list of 1"]),
     ("model.vocab_size=3", ["unknown setting 'vocab_size'"]),
-    ("model.heads=3", ["heads = 3", "width = 100"]),
+    ("model.num_heads=3", ["heads = 3", "width = 100"]),
     ("training.schedule=noma", ["'noma'", "'noam'"]),
     ("training.result=ema", ["needs ema"]),
     ("training.result=average", ["needs average"]),
-    ("training.keep_start=0.5", ["keep_start", "start_from", "leave it out"]),
+    ("training.init_interpolation=0.5", ["keep_start", "start_from", "leave it out"]),
     ("training.betas=[1.0, 0.9]", ["betas", "below 1"]),
     ("training.device=gpu", ["device"]),
-    ("validation.metric=ter", ["'loss', 'bleu' or 'chrf'"]),
-    ("stopping.patience=0", ["patience"]),
+    ("early_stopping.metric=ter", ["'loss', 'bleu' or 'chrf'"]),
+    ("early_stopping.patience=0", ["patience"]),
     ('data.directions=["de-en"]', ["no training corpus has both languages", "de-en", "en-fr"]),
 ]
 
@@ -143,7 +143,11 @@ def test_no_end_and_nothing_to_be_judged_on(path: Path) -> None:
     with pytest.raises(ConfigError, match="set steps, epochs or minutes"):
         load_recipe(path)
     path.write_text(text.replace("[data.valid]", "[data.test]").replace("seed", "steps"))
-    for override in ("stopping.patience=3", "validation.metric=bleu", "training.result=best"):
+    for override in (
+        "early_stopping.patience=3",
+        "early_stopping.metric=bleu",
+        "training.result=best",
+    ):
         with pytest.raises(ConfigError, match=r"add \[\[data.valid\]\]"):
             load_recipe(path, [override])
 
@@ -165,13 +169,18 @@ def test_differences_say_what_may_change(path: Path) -> None:
     old = load_recipe(path)
     new = load_recipe(
         path,
-        ["training.seed=3", "data.train.0.path=/x.tsv", "validation.beam=2", "training.steps=9"],
+        [
+            "training.seed=3",
+            "data.train.0.path=/x.tsv",
+            "validation.beam_size=2",
+            "training.steps=9",
+        ],
     )
     found = {d.key: d.may_change for d in recipe_differences(old, new)}
     assert found == {
         "training.seed": False,
         "data.train.0.path": True,
-        "validation.beam": True,
+        "validation.beam_size": True,
         "training.steps": True,
     }
 

@@ -15,22 +15,22 @@ from pellucid.config import BatchConfig, CorpusConfig, DataConfig
 from pellucid.data.batches import Batch, Batches, padding
 from pellucid.data.buckets import random_bits
 from pellucid.data.prepare import prepare
-from pellucid.data.store import Prepared
+from pellucid.data.store import PreparedData
 from pellucid.errors import InputError
 from tests import made_up
 
-PLAIN = BatchConfig(tokens=400, prefetch=0)
+PLAIN = BatchConfig(max_tokens=400, prefetch=0)
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     folder = tmp_path_factory.mktemp("store")
     data = made_up.both_ways(made_up.write_tsv(folder / "c.tsv", 6000))
     return prepare(data, made_up.tokenizer(), folder, workers=1)
 
 
 @pytest.fixture(scope="module")
-def few(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+def few(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     folder = tmp_path_factory.mktemp("few")
     data = made_up.both_ways(made_up.write_tsv(folder / "c.tsv", 200))
     return prepare(data, made_up.tokenizer(), folder, workers=1)
@@ -79,7 +79,7 @@ def test_golden_batches_on_one_and_two_processes(tmp_path: Path) -> None:
         assert run.stdout.strip() == digest(ranks[rank])
 
 
-def made_of_bytes(folder: Path) -> Prepared:
+def made_of_bytes(folder: Path) -> PreparedData:
     """A store whose lengths depend on no version of SentencePiece: all is spelled in bytes."""
     corpus = made_up.write_tsv(folder / "c.tsv", 300)
     lines = (folder / "c.tsv").read_text(encoding="utf-8").splitlines()
@@ -92,7 +92,7 @@ def made_of_bytes(folder: Path) -> Prepared:
     return prepare(made_up.both_ways(corpus), made_up.tokenizer(), folder, workers=1)
 
 
-def test_seed_and_epoch_decide_the_order(prepared: Prepared) -> None:
+def test_seed_and_epoch_decide_the_order(prepared: PreparedData) -> None:
     def order(seed: int, epoch: int) -> str:
         return digest(list(Batches(prepared, PLAIN, seed=seed).epoch(epoch)))
 
@@ -100,7 +100,7 @@ def test_seed_and_epoch_decide_the_order(prepared: Prepared) -> None:
     assert len({order(1, 0), order(1, 1), order(2, 0), order(0, 1)}) == 4
 
 
-def test_an_epoch_does_not_show_the_same_batches_again(prepared: Prepared) -> None:
+def test_an_epoch_does_not_show_the_same_batches_again(prepared: PreparedData) -> None:
     batches = Batches(prepared, PLAIN)
     first, second = (
         {frozenset(zip(b.pairs.tolist(), b.directions.tolist(), strict=True)) for b in some}
@@ -109,13 +109,13 @@ def test_an_epoch_does_not_show_the_same_batches_again(prepared: Prepared) -> No
     assert len(first & second) < len(first) / 10
 
 
-def test_little_padding(prepared: Prepared) -> None:
-    batches = list(Batches(prepared, BatchConfig(tokens=1000, prefetch=0)).epoch(0))
+def test_little_padding(prepared: PreparedData) -> None:
+    batches = list(Batches(prepared, BatchConfig(max_tokens=1000, prefetch=0)).epoch(0))
     assert padding(batches) < 0.05
 
 
 @pytest.mark.parametrize("sampling", [None, 0.2])
-def test_prefetching_changes_nothing(few: Prepared, sampling: float | None) -> None:
+def test_prefetching_changes_nothing(few: PreparedData, sampling: float | None) -> None:
     expected = None
     for prefetch in (0, 1, 16):
         config = PLAIN.changed(prefetch=prefetch, subword_sampling=sampling)
@@ -126,7 +126,7 @@ def test_prefetching_changes_nothing(few: Prepared, sampling: float | None) -> N
         assert made == expected
 
 
-def test_the_background_thread_ends_with_its_reader(prepared: Prepared) -> None:
+def test_the_background_thread_ends_with_its_reader(prepared: PreparedData) -> None:
     there = set(threading.enumerate())  # other tests' threads may still be ending
 
     def making() -> list[threading.Thread]:
@@ -144,7 +144,7 @@ def test_the_background_thread_ends_with_its_reader(prepared: Prepared) -> None:
     assert not making()
 
 
-def test_a_program_can_end_in_the_middle_of_an_epoch(prepared: Prepared) -> None:
+def test_a_program_can_end_in_the_middle_of_an_epoch(prepared: PreparedData) -> None:
     code = (
         "import sys; from pellucid.data.batches import *\n"
         "reader = Batches(Prepared.open(sys.argv[1]), BatchConfig(tokens=400)).stream()\n"
@@ -156,7 +156,7 @@ def test_a_program_can_end_in_the_middle_of_an_epoch(prepared: Prepared) -> None
 
 
 def test_what_goes_wrong_in_the_background_is_raised(
-    prepared: Prepared, monkeypatch: pytest.MonkeyPatch
+    prepared: PreparedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = Batches(prepared, PLAIN.changed(prefetch=2))
     monkeypatch.setattr(batches, "_gathered", lambda *_: 1 / 0)
@@ -164,7 +164,7 @@ def test_what_goes_wrong_in_the_background_is_raised(
         next(batches.epoch(0))
 
 
-def test_a_reader_that_works_never_waits(few: Prepared) -> None:
+def test_a_reader_that_works_never_waits(few: PreparedData) -> None:
     """What a step waits for is less than what making a batch takes."""
     slow = Batches(few, PLAIN.changed(prefetch=8, subword_sampling=0.2))
     waits, reader = [], slow.epoch(0)
@@ -178,7 +178,7 @@ def test_a_reader_that_works_never_waits(few: Prepared) -> None:
     assert np.median(waits) < 0.005
 
 
-def test_sampling_keeps_text_and_budget(few: Prepared) -> None:
+def test_sampling_keeps_text_and_budget(few: PreparedData) -> None:
     config = PLAIN.changed(subword_sampling=0.1)
     plain = {(int(p), int(d)) for b in Batches(few, PLAIN).epoch(0) for p, d in
              zip(b.pairs, b.directions, strict=True)}  # fmt: skip
@@ -198,7 +198,7 @@ def test_sampling_keeps_text_and_budget(few: Prepared) -> None:
     assert digest(list(other.epoch(0))) != digest(list(other.epoch(1)))
 
 
-def test_sampling_of_the_source_alone_leaves_every_target_as_it_is(few: Prepared) -> None:
+def test_sampling_of_the_source_alone_leaves_every_target_as_it_is(few: PreparedData) -> None:
     config = PLAIN.changed(subword_sampling=0.1, sampled_side="source")
     store, changed, rows = few.splits["train"], 0, 0
     for batch in Batches(few, config).epoch(0):
@@ -219,7 +219,7 @@ def test_sampling_of_the_source_alone_leaves_every_target_as_it_is(few: Prepared
         Batches(few, config).restore(state)
 
 
-def test_sampling_is_the_same_for_any_number_of_processes(few: Prepared) -> None:
+def test_sampling_is_the_same_for_any_number_of_processes(few: PreparedData) -> None:
     config = PLAIN.changed(subword_sampling=0.2)
     alone = list(Batches(few, config, seed=5).epoch(2))
     ranks = [list(Batches(few, config, seed=5, rank=r, world=2).epoch(2)) for r in (0, 1)]
@@ -269,7 +269,7 @@ def test_a_corpus_without_a_direction_is_left_out(tmp_path: Path) -> None:
     assert {int(p) for b in made.epoch(0) for p in b.pairs} == set(range(100))
 
 
-def test_a_sentence_longer_than_the_budget_is_an_error(prepared: Prepared) -> None:
+def test_a_sentence_longer_than_the_budget_is_an_error(prepared: PreparedData) -> None:
     longest = max(
         int(prepared.splits["train"].lengths(side).max()) + extra
         for side in (0, 1)
@@ -277,11 +277,11 @@ def test_a_sentence_longer_than_the_budget_is_an_error(prepared: Prepared) -> No
     )
     message = rf"tokens = {longest - 1} is too small .* has {longest} tokens .*set tokens to"
     with pytest.raises(InputError, match=message):
-        Batches(prepared, BatchConfig(tokens=longest - 1))
-    assert len(list(Batches(prepared, BatchConfig(tokens=longest)).epoch(0)))
+        Batches(prepared, BatchConfig(max_tokens=longest - 1))
+    assert len(list(Batches(prepared, BatchConfig(max_tokens=longest)).epoch(0)))
 
 
-def test_mistakes_are_named(prepared: Prepared) -> None:
+def test_mistakes_are_named(prepared: PreparedData) -> None:
     with pytest.raises(InputError, match="rank 2 is not one of 2 processes"):
         Batches(prepared, rank=2, world=2)
     with pytest.raises(InputError, match=r"no 'valid': it has train"):
@@ -294,7 +294,7 @@ def test_mistakes_are_named(prepared: Prepared) -> None:
             other.restore(state)
 
 
-def test_a_state_is_small_and_plain(prepared: Prepared) -> None:
+def test_a_state_is_small_and_plain(prepared: PreparedData) -> None:
     batches = Batches(prepared, PLAIN)
     for _ in zip(range(5), batches.epoch(2), strict=False):
         pass

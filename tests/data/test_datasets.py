@@ -20,7 +20,7 @@ from pellucid.data.cleaning import Verdict
 from pellucid.data.concatenation import is_short
 from pellucid.data.corpus import read_pairs
 from pellucid.data.datasets import tatoeba
-from pellucid.data.datasets.dataset_folder import Prepared
+from pellucid.data.datasets.dataset_folder import DatasetFolder
 from pellucid.data.datasets.known import KNOWN, prepare_known, prepare_multi30k
 from pellucid.data.splits import normalise, sentence_hash, split_by_sentence
 from pellucid.errors import InputError, PellucidError
@@ -67,7 +67,7 @@ def make_sdist(path: Path, text: str, archive: str = tatoeba.ARCHIVE, name: str 
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
-Prepare = Callable[..., Prepared]
+Prepare = Callable[..., DatasetFolder]
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def prepare(tmp_path: Path) -> Prepare:
         fetched.append(folder)
         return sdist
 
-    def run(directory: Path, **changes: object) -> Prepared:
+    def run(directory: Path, **changes: object) -> DatasetFolder:
         given = {"fetch": fetch, "sha256": sha256, "excluded": EXCLUDED, **changes}
         return tatoeba.prepare_tatoeba(directory, **given)  # type: ignore[arg-type]
 

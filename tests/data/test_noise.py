@@ -11,23 +11,23 @@ from pellucid.config import BatchConfig, DataConfig
 from pellucid.data.batches import Batches
 from pellucid.data.noise import hurried, without_accents
 from pellucid.data.prepare import prepare
-from pellucid.data.store import Prepared
+from pellucid.data.store import PreparedData
 from tests import made_up
 
 SENTENCE = "Élodie a retrouvé ses vieilles lunettes."
 
 
 @pytest.fixture(scope="module")
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
     folder = tmp_path_factory.mktemp("careless")
     corpus = made_up.write_tsv(folder / "pairs.tsv", 300)
     data = DataConfig(directions=("en-fr", "fr-en"), train=(corpus,))
     return prepare(data, made_up.tokenizer(), folder / "data", workers=1)
 
 
-def rows(prepared: Prepared, careless: float, epoch: int = 0) -> dict[tuple[int, int], tuple]:
+def rows(prepared: PreparedData, careless: float, epoch: int = 0) -> dict[tuple[int, int], tuple]:
     """Source and target of each pair and direction."""
-    config = BatchConfig(tokens=400, prefetch=0, careless=careless)
+    config = BatchConfig(max_tokens=400, prefetch=0, source_noise=careless)
     decode = prepared.tokenizer.decode
     return {
         (int(pair), int(way)): (decode(batch.source[row]), decode(batch.target_out[row]))
@@ -59,7 +59,7 @@ def test_any_text_stays_a_text(text: str, key: str) -> None:
     assert bool(made) == bool(text) or not without_accents(text)
 
 
-def test_a_share_of_the_sources_and_no_target_is_changed(prepared: Prepared) -> None:
+def test_a_share_of_the_sources_and_no_target_is_changed(prepared: PreparedData) -> None:
     plain, hasty = rows(prepared, 0.0), rows(prepared, 0.3)
     assert plain.keys() == hasty.keys()
     assert all(plain[key][1] == hasty[key][1] for key in plain)
@@ -70,23 +70,25 @@ def test_a_share_of_the_sources_and_no_target_is_changed(prepared: Prepared) -> 
     assert changed != [key for key in plain if plain[key][0] != again[key][0]]
 
 
-def test_batches_keep_their_budget(prepared: Prepared) -> None:
+def test_batches_keep_their_budget(prepared: PreparedData) -> None:
     for sampling in (None, 0.2):
-        config = BatchConfig(tokens=300, prefetch=0, careless=1.0, subword_sampling=sampling)
+        config = BatchConfig(
+            max_tokens=300, prefetch=0, source_noise=1.0, subword_regularization=sampling
+        )
         for batch in Batches(prepared, config).epoch(0):
             assert len(batch) * max(batch.source.shape[1], batch.target_in.shape[1]) <= 300
 
 
-def test_a_place_in_other_data_is_refused(prepared: Prepared) -> None:
+def test_a_place_in_other_data_is_refused(prepared: PreparedData) -> None:
     from pellucid.errors import InputError
 
-    state = Batches(prepared, BatchConfig(tokens=400, careless=0.1)).state()
+    state = Batches(prepared, BatchConfig(max_tokens=400, source_noise=0.1)).state()
     with pytest.raises(InputError, match="careless"):
-        Batches(prepared, BatchConfig(tokens=400)).restore(state)
+        Batches(prepared, BatchConfig(max_tokens=400)).restore(state)
 
 
 def test_the_setting_is_a_share(tmp_path: Path) -> None:
     from pellucid.errors import ConfigError
 
     with pytest.raises(ConfigError, match="careless"):
-        BatchConfig(careless=1.5)
+        BatchConfig(source_noise=1.5)

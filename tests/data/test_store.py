@@ -18,7 +18,7 @@ from rich.console import Console
 from pellucid.config import CleaningConfig, CorpusConfig, DataConfig, TokenizerConfig
 from pellucid.data import prepare_passes as passes
 from pellucid.data.prepare import prepare
-from pellucid.data.store import DamagedStoreError, Prepared
+from pellucid.data.store import DamagedStoreError, PreparedData
 from pellucid.data.workers import Workers
 from pellucid.errors import InputError, PellucidError
 from pellucid.tokenizers.sentencepiece import Tokenizer
@@ -27,7 +27,7 @@ from tests import made_up
 SMALL = TokenizerConfig(vocab_size=400)
 
 
-def texts_of(prepared: Prepared, split: str = "train") -> list[tuple[str, str]]:
+def texts_of(prepared: PreparedData, split: str = "train") -> list[tuple[str, str]]:
     """The text of every pair in a store."""
     stored = prepared.splits[split]
     sides = (
@@ -174,7 +174,7 @@ def test_damage_is_found_and_repaired(tmp_path: Path) -> None:
             else:
                 (folder / name).write_bytes(damaged)
             with pytest.raises(DamagedStoreError, match="prepare the data again"):
-                Prepared.open(folder)
+                PreparedData.open(folder)
         assert prepare(data, SMALL, folder, workers=1).fresh, name
         assert contents(folder) == whole
 
@@ -298,7 +298,7 @@ def test_killed_at_any_time_there_is_a_whole_store_or_none(tmp_path: Path, seed:
         time.sleep(generator.uniform(0, 0.25))
         child.send_signal(signal.SIGKILL)
     with contextlib.suppress(DamagedStoreError):
-        assert Prepared.open(folder).fingerprint in expected.values()
+        assert PreparedData.open(folder).fingerprint in expected.values()
     again = prepare(made_up.both_ways(corpus), made_up.tokenizer(), folder, workers=1)
     assert again.fingerprint == expected["unigram"]
     assert not (folder / ".preparing").exists()
@@ -340,7 +340,7 @@ def test_stopped_at_every_file_operation_there_is_a_whole_store_or_none(
             else:
                 break
         try:
-            outcomes.add(Prepared.open(folder).fingerprint == old)
+            outcomes.add(PreparedData.open(folder).fingerprint == old)
         except DamagedStoreError:
             outcomes.add(None)
     else:
@@ -433,7 +433,7 @@ def test_a_recipe_is_prepared_from_the_command_line(tmp_path: Path) -> None:
     assert (code, "300 pairs train" in said) == (0, True)
     code, said = run(str(recipe), store)
     assert (code, "is up to date" in said) == (0, True)
-    assert len(Prepared.open(store).splits["train"]) == 300
+    assert len(PreparedData.open(store).splits["train"]) == 300
 
     recipe.write_text("[data]\ndirections = 5\n")
     assert run(str(recipe), store)[0] == 2

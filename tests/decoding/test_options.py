@@ -58,10 +58,10 @@ def test_nothing_beats_the_bound(
     """Every way to finish after `known` tokens scores at most the bound."""
     known = min(known, len(steps))
     limit = len(steps) + spare
-    options = DecodingOptions(length_penalty=kind, alpha=alpha)
+    options = DecodingOptions(length_normalization=kind, length_penalty=alpha)
     bound = best_attainable(options, np.array([sum(steps[:known])]), known, limit)[0]
     for length in range(known + 1, len(steps) + 1):
-        score = sum(steps[:length]) / penalty(options.length_penalty, alpha, length)
+        score = sum(steps[:length]) / penalty(options.length_normalization, alpha, length)
         assert score <= bound + 1e-9 * abs(bound)
 
 
@@ -97,7 +97,7 @@ def test_wrong_input(sources: list, more: dict, says: str) -> None:
 
 def test_forbidden_outside_the_vocabulary() -> None:
     with pytest.raises(InputError, match="forbidden token 9"):
-        plan([[3]], DecodingOptions(forbidden={9}), SPECIAL, vocab_size=9)
+        plan([[3]], DecodingOptions(suppress_tokens={9}), SPECIAL, vocab_size=9)
 
 
 def test_the_ct2_path_needs_no_torch() -> None:

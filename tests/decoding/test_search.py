@@ -80,7 +80,7 @@ def decode(
     task = plan([[A, B]], options, SPECIAL, vocab_size=6, prefixes=[prefix])
     if options.sample:
         way = walk(task, np.array([0]), Table(table), take_drawn, options.n_best)
-    elif options.beam == 1:
+    elif options.beam_size == 1:
         way = walk(task, np.array([0]), Table(table), take_best)
     else:
         way = beam_search(task, np.array([0]), Table(table))

@@ -48,23 +48,23 @@ def test_nothing_in_nothing_out() -> None:
 
 @pytest.mark.parametrize("beam", [1, 4])
 def test_shortest_limits(beam: int) -> None:
-    none = engine().translate_ids([[5]], DecodingOptions(beam=beam, max_length=0))[0].best
+    none = engine().translate_ids([[5]], DecodingOptions(beam_size=beam, max_length=0))[0].best
     assert (none.tokens, none.ended) == ((), "length")
-    one = engine().translate_ids([[5]], DecodingOptions(beam=beam, max_length=1))[0].best
+    one = engine().translate_ids([[5]], DecodingOptions(beam_size=beam, max_length=1))[0].best
     assert one.length == 1
 
 
 def test_everything_forbidden_is_blocked_not_a_hang() -> None:
     for beam in (1, 3):
-        options = DecodingOptions(beam=beam, forbidden=frozenset(range(11)))
+        options = DecodingOptions(beam_size=beam, suppress_tokens=frozenset(range(11)))
         assert engine().translate_ids([[5]], options)[0].best.ended == "blocked"
-    options = DecodingOptions(sample=True, forbidden=frozenset(range(11)))
+    options = DecodingOptions(sample=True, suppress_tokens=frozenset(range(11)))
     assert engine().translate_ids([[5]], options)[0].best.ended == "blocked"
 
 
 def test_a_long_line() -> None:
     long = [3 + i % 8 for i in range(3000)]
-    result = engine().translate_ids([[4], long], DecodingOptions(beam=2, max_length=20))
+    result = engine().translate_ids([[4], long], DecodingOptions(beam_size=2, max_length=20))
     assert all(r.best.length <= 20 for r in result)
     learned = engine(positions="learned", max_length=16)
     assert learned.translate_ids([[4] * 3], DecodingOptions())[0].best.length <= 16
@@ -116,7 +116,7 @@ def test_looking_at_steps_leaves_gradients_on() -> None:
 
 def test_watch_shows_more_and_changes_nothing() -> None:
     plain = engine().translate_ids([[5, 6]], DecodingOptions(max_length=5))
-    watched = DecodingOptions(max_length=5, watch=9)
+    watched = DecodingOptions(max_length=5, record_candidates=9)
     assert engine().translate_ids([[5, 6]], watched) == plain
     step = next(engine().steps([[5, 6]], watched.changed(beam=1)))
     assert len(step.candidates(0)) == 9
@@ -189,8 +189,8 @@ def test_a_short_source_is_absorbed_and_nothing_changes(changes: dict[str, objec
 @pytest.mark.parametrize(
     "options",
     [
-        DecodingOptions(beam=1, max_length=9),
-        DecodingOptions(beam=1, max_length=9, min_length=3),
+        DecodingOptions(beam_size=1, max_length=9),
+        DecodingOptions(beam_size=1, max_length=9, min_length=3),
         DecodingOptions(sample=True, n_best=3, max_length=9),
     ],
     ids=["greedy", "not too short", "sampled"],

@@ -22,11 +22,11 @@ GUIDE = ROOT / "docs" / "guide"
 ORDER = ["start", "train", "fine-tune", "evaluate", "server", "look", "python", "grow"]
 PUBLIC = "Helsinki-NLP/opus-mt-en-fr"
 SHORT = [
-    "training.steps=2", "validation.translate=false", "validation.metric=loss",
+    "training.steps=2", "validation.translate=false", "early_stopping.metric=loss",
     "training.threads=1",
 ]  # fmt: skip
 SMALL = [
-    "model.width=32", "model.feed_forward_width=32", "model.encoder_layers=1",
+    "model.d_model=32", "model.d_ff=32", "model.encoder_layers=1",
     "model.decoder_layers=1",
 ]  # fmt: skip
 """Training is cut short: what is tested is that the commands work, not that the model is good."""

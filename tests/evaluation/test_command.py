@@ -73,7 +73,7 @@ def test_a_whole_run(folder: Path, tmp_path: Path) -> None:
     Page(page.read_text(encoding="utf-8"))
     lines = saved.read_text(encoding="utf-8").split("\n")
     assert (len(lines), lines[-1]) == (COUNT + 1, "")
-    wanted = load(folder / "model").translate(SOURCES, "fr", "en", beam=1)
+    wanted = load(folder / "model").translate(SOURCES, "fr", "en", beam_size=1)
     assert lines[:-1] == [one.text for one in wanted]
     # what was saved has the scores of what was made
     there, back = (
@@ -150,7 +150,7 @@ def test_the_docs_name_every_option_and_field(folder: Path) -> None:
     options = {flag for p in parameters_of(app.commands["evaluate"]) for flag in p.flags}
     assert options - {"-o", "--output", "--ter"} <= named
     found = evaluate(
-        folder / "model", source=folder / "test.fr", references=[folder / "test.en"], beam=1,
+        folder / "model", source=folder / "test.fr", references=[folder / "test.en"], beam_size=1,
         against=[ENGLISH], train=[folder / "test.fr"], resamples=40,
     )  # fmt: skip
     assert keys_of(found.to_dict()) <= named

@@ -20,7 +20,7 @@ from pellucid.decoding.torch.engine import run
 from pellucid.errors import InputError
 from pellucid.inspection.trace import Trace
 from pellucid.inspection.tracing import HeadOff, look_inside, without_heads
-from pellucid.model import Trace as Recorder
+from pellucid.model import TensorTrace as Recorder
 from pellucid.model import Transformer
 from pellucid.model.positions import RotaryPositions
 from tests.bundles import random_model
@@ -125,8 +125,8 @@ def test_growth_tells_what_each_sublayer_adds(shape: str) -> None:
 def test_rotary_angles_are_those_that_turn_the_queries() -> None:
     config = model("modern").config
     angles = looked("modern")["rotary.angles"]
-    rotary = RotaryPositions(config.head_width, base=config.position_base, layout="interleaved")
-    pairs = torch.zeros(1, 1, len(angles), config.head_width)
+    rotary = RotaryPositions(config.head_dim, base=config.position_base, layout="interleaved")
+    pairs = torch.zeros(1, 1, len(angles), config.head_dim)
     pairs[..., 0::2] = 1.0  # each pair is (1, 0), so turned it is (cos, sin)
     turned = rotary(pairs)[0, 0].numpy()
     np.testing.assert_allclose(turned[:, 0::2], np.cos(angles), atol=1e-6)
@@ -215,7 +215,7 @@ def test_scores_of_the_search_are_the_logits_of_the_trace() -> None:
 @shapes
 def test_the_cache_has_the_size_of_its_keys_and_values(shape: str) -> None:
     trace, config = looked(shape, beam=4), model(shape).config
-    row = 2 * 4 * (config.key_value_heads or config.heads) * config.head_width
+    row = 2 * 4 * (config.num_kv_heads or config.num_heads) * config.head_dim
     row *= config.decoder_layers
     source = len(trace.tokens.source)
     assert len(trace.cache) == len(trace.beam)
@@ -261,7 +261,7 @@ def test_a_head_that_is_off_adds_nothing(shape: str, kind: str) -> None:
     whole, ids, written = model(shape), encoded(), [SPECIAL.start, 40, 41, 42]
     call = (torch.tensor([ids]), torch.tensor([written]))
     before = {name: tensor.clone() for name, tensor in whole.state_dict().items()}
-    K, head = whole.config.head_width, 2
+    K, head = whole.config.head_dim, 2
 
     def silence(_: Any, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
         joined = inputs[0].clone()
@@ -310,7 +310,7 @@ def test_an_output_of_nothing(shape: str) -> None:
     assert len(trace.tokens.target) == len(trace.tokens.answers) == 1
     assert trace["decoder.0.cross.weights"].shape[1] == 1
     for name in trace.names("target.positions"):
-        assert trace[name].shape == (1, model(shape).config.width)
+        assert trace[name].shape == (1, model(shape).config.d_model)
 
 
 @pytest.mark.parametrize("text", ["", " \n"])

@@ -17,12 +17,12 @@ from pellucid.config import BatchConfig, load_recipe
 from pellucid.config.toml import as_toml
 from pellucid.data.batches import Batches
 from pellucid.data.prepare import prepare, prepare_recipe
-from pellucid.data.store import Prepared
+from pellucid.data.store import PreparedData
 from pellucid.errors import ConfigError, InputError
 from pellucid.training import distillation as teaching
 from pellucid.training import run as run_module
 from pellucid.training.callbacks.metrics_file import read_metrics
-from pellucid.training.distillation import TOP, Lessons, answers, ask_teachers
+from pellucid.training.distillation import TOP, TeacherProbabilities, answers, ask_teachers
 from pellucid.training.init_weights import planned_config
 from pellucid.training.run import train
 from pellucid.training.validate import tensors_of
@@ -51,26 +51,30 @@ def teachers(path: Path) -> list[Path]:
 
 
 @pytest.fixture(scope="module")
-def prepared(path: Path) -> Prepared:
+def prepared(path: Path) -> PreparedData:
     recipe = load_recipe(path, [BOTH_WAYS])
     return prepare(recipe.data, recipe.tokenizer, path.parent / "data", workers=1)
 
 
 @pytest.fixture(scope="module")
-def lessons(teachers: list[Path], prepared: Prepared, path: Path) -> Lessons:
+def lessons(teachers: list[Path], prepared: PreparedData, path: Path) -> TeacherProbabilities:
     folder = path.parent / "lessons"
     key = ask_teachers([Bundle.open(one) for one in teachers], prepared, folder, CPU)
-    return Lessons.open(folder, key, prepared, 0.7)
+    return TeacherProbabilities.open(folder, key, prepared, 0.7)
 
 
 @given(tokens=st.integers(100, 900), seed=st.integers(0, 20))
 @settings(max_examples=10, deadline=None)
 def test_each_place_gets_the_mean_of_the_teachers(
-    teachers: list[Path], prepared: Prepared, lessons: Lessons, tokens: int, seed: int
+    teachers: list[Path],
+    prepared: PreparedData,
+    lessons: TeacherProbabilities,
+    tokens: int,
+    seed: int,
 ) -> None:
     """Both ways, in whatever batches: the tokens most probable in the mean, times the weight."""
     models = [Bundle.open(one).model() for one in teachers]
-    batches = Batches(prepared, BatchConfig(tokens=tokens), seed=seed).epoch(0)
+    batches = Batches(prepared, BatchConfig(max_tokens=tokens), seed=seed).epoch(0)
     sides = set()
     for _, batch in zip(range(4), batches, strict=False):
         sides |= set(batch.source_sides.tolist())
@@ -94,10 +98,10 @@ def test_each_place_gets_the_mean_of_the_teachers(
 
 
 def test_in_half_precision_they_say_nearly_the_same(
-    teachers: list[Path], prepared: Prepared
+    teachers: list[Path], prepared: PreparedData
 ) -> None:
     models = [Bundle.open(one).model() for one in teachers]
-    batch = next(Batches(prepared, BatchConfig(tokens=900)).epoch(0))
+    batch = next(Batches(prepared, BatchConfig(max_tokens=900)).epoch(0))
     half = partial(torch.autocast, "cpu", torch.bfloat16)
     (_, exact), (_, rough) = (answers(models, batch, CPU, kind) for kind in (nullcontext, half))
     assert not np.array_equal(exact, rough)
@@ -105,7 +109,9 @@ def test_in_half_precision_they_say_nearly_the_same(
     np.testing.assert_allclose(rough.sum(axis=1), 1, rtol=1e-5)
 
 
-def test_answers_fit_when_sources_are_cut_at_random(prepared: Prepared, lessons: Lessons) -> None:
+def test_answers_fit_when_sources_are_cut_at_random(
+    prepared: PreparedData, lessons: TeacherProbabilities
+) -> None:
     """As many as targets, and those that the same pairs get in batches as they are spelled."""
 
     def answered(config: BatchConfig) -> dict[tuple[int, int], list[list[int]]]:
@@ -118,15 +124,19 @@ def test_answers_fit_when_sources_are_cut_at_random(prepared: Prepared, lessons:
                 found[key] = rows.tolist()
         return found
 
-    usual = BatchConfig(tokens=400)
+    usual = BatchConfig(max_tokens=400)
     sampled = usual.changed(subword_sampling=0.1, sampled_side="source")
     assert answered(sampled) == answered(usual)
 
 
-def test_a_batch_without_pairs_asks_nothing(prepared: Prepared, lessons: Lessons) -> None:
+def test_a_batch_without_pairs_asks_nothing(
+    prepared: PreparedData, lessons: TeacherProbabilities
+) -> None:
     """As a process gets it that has nothing left to do in an epoch."""
-    world = Batches(prepared, BatchConfig(tokens=400)).steps(0) + 1
-    batch = next(Batches(prepared, BatchConfig(tokens=400), rank=world - 1, world=world).epoch(0))
+    world = Batches(prepared, BatchConfig(max_tokens=400)).steps(0) + 1
+    batch = next(
+        Batches(prepared, BatchConfig(max_tokens=400), rank=world - 1, world=world).epoch(0)
+    )
     assert len(batch) == 0
     assert lessons.of(batch, CPU).tokens.shape == (0, TOP)
 
@@ -137,14 +147,14 @@ def test_a_model_comes_to_say_what_its_teacher_says(path: Path, teachers: list[P
     teacher = Bundle.open(teachers[0]).model()
     common = ["model.dropout=0", "training.label_smoothing=0", "training.steps=150"]
     for name, more in (
-        ("taught", [f'training.teachers=["{teachers[0]}"]', "training.teaching=1"]),
+        ("taught", [f'distillation.teachers=["{teachers[0]}"]', "distillation.weight=1"]),
         ("alone", []),
     ):
         made = train(path, folder=path.parent / name, overrides=[BOTH_WAYS, *common, *more])
         student = Bundle.open(made).model()
-        data = Prepared.open(path.parent / name / "data")
+        data = PreparedData.open(path.parent / name / "data")
         total = 0.0
-        for batch in Batches(data, BatchConfig(tokens=400), split="valid").epoch(0):
+        for batch in Batches(data, BatchConfig(max_tokens=400), split="valid").epoch(0):
             source, target_in, places, _ = tensors_of(batch, CPU)
             with torch.no_grad():
                 p, q = (
@@ -162,7 +172,7 @@ def test_a_run_with_teachers_goes_on_as_if_it_had_not_been_stopped(
 ) -> None:
     """And the teachers are not asked again, unless what they said is damaged."""
     names = ", ".join(f'"{one}"' for one in teachers)
-    overrides = [BOTH_WAYS, f"training.teachers=[{names}]"]
+    overrides = [BOTH_WAYS, f"distillation.teachers=[{names}]"]
     recipe = load_recipe(path, overrides)
     whole, stopped = path.parent / "whole", path.parent / "stopped"
     train(recipe, folder=whole)
@@ -187,10 +197,12 @@ def test_a_run_with_teachers_goes_on_as_if_it_had_not_been_stopped(
     assert damaged.read_bytes() == (whole / "lessons" / "probabilities").read_bytes()
 
 
-def test_a_vocabulary_smaller_than_what_is_kept(prepared: Prepared, teachers: list[Path]) -> None:
+def test_a_vocabulary_smaller_than_what_is_kept(
+    prepared: PreparedData, teachers: list[Path]
+) -> None:
     """Then all of it is kept, and nothing is said of the rest."""
     models = [Bundle.open(one).model() for one in teachers]
-    batch = next(Batches(prepared, BatchConfig(tokens=400)).epoch(0))
+    batch = next(Batches(prepared, BatchConfig(max_tokens=400)).epoch(0))
     usual = teaching.TOP
     try:
         teaching.TOP = 500  # of 420
@@ -210,7 +222,7 @@ def test_a_model_may_take_over_the_pieces_of_its_teacher(
     other = tmp_path / "other.tsv"
     other.write_text("".join(lines[: len(lines) // 2]), encoding="utf-8")
     teacher = Bundle.open(teachers[0])
-    common = [BOTH_WAYS, f'data.train.0.path="{other}"', f'training.teachers=["{teachers[0]}"]']
+    common = [BOTH_WAYS, f'data.train.0.path="{other}"', f'distillation.teachers=["{teachers[0]}"]']
     with pytest.raises(InputError, match=r"another vocabulary .* tokenizer\.like"):
         train(path, folder=tmp_path / "own", overrides=common)
     like = f'tokenizer={{like="{teachers[0]}"}}'
@@ -218,7 +230,7 @@ def test_a_model_may_take_over_the_pieces_of_its_teacher(
     assert Bundle.open(made).tokenizer.sha256 == teacher.tokenizer.sha256
     assert Bundle.open(made).fingerprint != teacher.fingerprint
     recipe = load_recipe(tmp_path / "like" / "recipe.toml")  # as the run wrote it
-    assert recipe.tokenizer.like == str(teachers[0])
+    assert recipe.tokenizer.from_model == str(teachers[0])
     assert planned_config(recipe).vocab_size == teacher.tokenizer.vocab_size
     train(tmp_path / "like", resume=True, overrides=["training.steps=9"])
     steps = [row["step"] for row in read_metrics(tmp_path / "like") if row["kind"] == "step"]
@@ -227,9 +239,9 @@ def test_a_model_may_take_over_the_pieces_of_its_teacher(
 
 def test_pieces_that_are_decided_twice_or_not_there(path: Path, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"vocab_size is that of the model that like names"):
-        load_recipe(path, ['tokenizer.like="x"'])
+        load_recipe(path, ['tokenizer.from_model="x"'])
     with pytest.raises(ConfigError, match=r"tokenizer\.like is that of the model that start_from"):
-        load_recipe(path, ['tokenizer={like="x"}', "model={}", 'start_from="y"'])
+        load_recipe(path, ['tokenizer={like="x"}', "model={}", 'init_from="y"'])
     nobody = load_recipe(path, ['tokenizer={like="nobody"}'])
     with pytest.raises(InputError, match="no model 'nobody'"):
         train(nobody, folder=tmp_path / "a")
@@ -241,18 +253,18 @@ def test_pieces_that_are_decided_twice_or_not_there(path: Path, tmp_path: Path) 
 
 
 def test_what_cannot_teach_says_why(path: Path, teachers: list[Path], tmp_path: Path) -> None:
-    teacher = f'training.teachers=["{teachers[0]}"]'
+    teacher = f'distillation.teachers=["{teachers[0]}"]'
     with pytest.raises(InputError, match=r"another vocabulary .* same section tokenizer"):
         train(path, folder=tmp_path / "a", overrides=[teacher, "tokenizer.vocab_size=400"])
     one_way = train(path, folder=tmp_path / "one", overrides=["training.steps=1"])
     with pytest.raises(InputError, match=r"another vocabulary|does not translate"):
         train(path, folder=tmp_path / "b",
-              overrides=[BOTH_WAYS, f'training.teachers=["{one_way}"]'])  # fmt: skip
-    with pytest.raises(ConfigError, match=r"subword_sampling .* batches.sampled_side to 'source'"):
-        load_recipe(path, [teacher, "batches.subword_sampling=0.1"])
+              overrides=[BOTH_WAYS, f'distillation.teachers=["{one_way}"]'])  # fmt: skip
+    with pytest.raises(ConfigError, match=r"subword_sampling .* batches.subword_side to 'source'"):
+        load_recipe(path, [teacher, "batches.subword_regularization=0.1"])
     for wrong in ("0", "1.5"):
         with pytest.raises(ConfigError, match="teaching"):
-            load_recipe(path, [teacher, f"training.teaching={wrong}"])
+            load_recipe(path, [teacher, f"distillation.weight={wrong}"])
     with pytest.raises(InputError, match="no model 'nobody'"):
-        train(path, folder=tmp_path / "c", overrides=['training.teachers=["nobody"]'])
+        train(path, folder=tmp_path / "c", overrides=['distillation.teachers=["nobody"]'])
     assert not (tmp_path / "c" / "data").exists()  # said before anything takes time

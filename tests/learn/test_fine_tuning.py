@@ -48,14 +48,14 @@ def corpus(path: Path) -> CorpusConfig:
 
 def recipe(start: Path, train: list[Path], valid: Path, **training: Any) -> Recipe:
     return Recipe(
-        start_from=str(start),
+        init_from=str(start),
         data=DataConfig(
             directions=("fr-en",),
             train=tuple(corpus(path) for path in train),
             valid=(corpus(valid),),
             temperature=training.pop("temperature", None),
         ),
-        batches=BatchConfig(tokens=1500),
+        batches=BatchConfig(max_tokens=1500),
         training={"seed": 1, "warmup": 20, "threads": 1, **training},
         validation={"every": 1000, "translate": False},
     )
@@ -79,7 +79,7 @@ def test_batches_are_as_marian_wants_them(
     prepared = prepare(data, words, tmp_path / "data", workers=1)
     assert prepared.tokenizer.sha256 == words.sha256
     seen = 0
-    for batch in Batches(prepared, BatchConfig(tokens=400)).epoch(0):
+    for batch in Batches(prepared, BatchConfig(max_tokens=400)).epoch(0):
         seen += len(batch)
         assert batch.pad_id == pad
         for number, pair in enumerate(batch.pairs):
@@ -119,14 +119,16 @@ def test_a_run_starts_with_the_weights_it_was_given(
     # half of what changed is taken back, where that is wanted
     half = Bundle.open(
         pellucid.train(
-            tmp_path / "run", resume=True, overrides=["training.keep_start=0.5"], quiet=True
+            tmp_path / "run", resume=True, overrides=["training.init_interpolation=0.5"], quiet=True
         )
     )
     for name, array in before.items():
         mean = (after[name].astype(np.float64) + array) / 2
         np.testing.assert_allclose(half.weights()[name], mean, rtol=0, atol=1e-7)
     assert "with 50% of the weights" in half.about
-    pellucid.train(tmp_path / "run", resume=True, overrides=["training.keep_start=0.0"], quiet=True)
+    pellucid.train(
+        tmp_path / "run", resume=True, overrides=["training.init_interpolation=0.0"], quiet=True
+    )
     # and goes on, from the recipe that it wrote into its folder
     assert load_recipe(tmp_path / "run" / "recipe.toml") == given
     again = pellucid.train(
@@ -141,7 +143,7 @@ def test_what_start_from_decides_is_not_set_again(tmp_path: Path) -> None:
         path = write_tsv(tmp_path / "t.tsv", general(3, 1))
         with pytest.raises(ConfigError, match=f"{section}.* is that of the model"):
             Recipe(
-                start_from="x",
+                init_from="x",
                 data=DataConfig(directions=("fr-en",), train=(corpus(path),)),
                 training={"steps": 1},
                 **{section: value},
@@ -160,7 +162,7 @@ def test_one_way_at_a_time(start: tuple[MarianMTModel, Bundle], tmp_path: Path) 
         prepare(mixed, words, tmp_path / "b", workers=1)
     one = prepare(DataConfig(directions=("fr-en",), train=train), words, tmp_path / "c", workers=1)
     with pytest.raises(InputError, match="subword_sampling"):
-        Batches(one, BatchConfig(subword_sampling=0.1))
+        Batches(one, BatchConfig(subword_regularization=0.1))
 
 
 def test_tags(tmp_path: Path) -> None:
@@ -172,12 +174,12 @@ def test_tags(tmp_path: Path) -> None:
     data = DataConfig(directions=("en-fra", "en-deu"), train=tuple(train))
     prepared = prepare(data, bundle.tokenizer, tmp_path / "data", workers=1)
     tags = [bundle.tokenizer.tag_ids(code)[0] for code in ("fra", "deu")]
-    for batch in Batches(prepared, BatchConfig(tokens=600)).epoch(0):
+    for batch in Batches(prepared, BatchConfig(max_tokens=600)).epoch(0):
         assert batch.source[:, 0].tolist() == [tags[way] for way in batch.directions]
 
 
 def chrf(bundle: Bundle, rows: list[tuple[str, str]]) -> float:
-    made = pellucid.load(bundle.folder).translate([french for french, _ in rows], beam=1)
+    made = pellucid.load(bundle.folder).translate([french for french, _ in rows], beam_size=1)
     return corpus_chrf([t.text for t in made], [[english for _, english in rows]]).score
 
 

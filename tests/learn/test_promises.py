@@ -28,10 +28,10 @@ from pellucid.decoding.steps import drained
 from pellucid.decoding.torch.engine import TorchEngine, plan_for
 from pellucid.decoding.torch.predictor import TorchPredictor
 from pellucid.tokenizers.sentencepiece import UNK_ID
-from pellucid.translator import Report, Translator
+from pellucid.translator import TranslationReport, Translator
 from tests.learn.trained import Trained
 
-BEAM, GREEDY = DecodingOptions(beam=4, n_best=2), DecodingOptions(beam=1)
+BEAM, GREEDY = DecodingOptions(beam_size=4, n_best=2), DecodingOptions(beam_size=1)
 STATED_BLEU, STATED_CHRF = 1.0, 0.5  # what int8 may cost
 
 
@@ -207,7 +207,7 @@ def test_a_cut_output_is_told(translator: Translator, trained: Trained) -> None:
     found = translator.translate([text], max_length=3)[0]
     assert found.ended == found.sentences[0].best.ended == "length"
     assert whole.startswith(found.text.split()[0])
-    report = Report()
+    report = TranslationReport()
     list(translator.translate_lines([text, text], report=report, max_length=3))
     assert report.cut == 2
 
@@ -241,12 +241,12 @@ def test_ten_thousand_words(translator: Translator, trained: Trained) -> None:
     """
     words = [word for one, _ in trained.unseen for word in one.removesuffix(".").split()]
     text = " ".join((words * 5)[:10_000])
-    report = Report()
-    made = next(translator.translate_lines([text], report=report, beam=1))
+    report = TranslationReport()
+    made = next(translator.translate_lines([text], report=report, beam_size=1))
     assert (report.split, report.cut) == (1, 0)
     assert len(made.split()) > 0.25 * 10_000  # words without a sentence: how many is the model's
     assert "\n" not in made
-    found = translator.translate([text], beam=1)[0]
+    found = translator.translate([text], beam_size=1)[0]
     assert (found.text, found.split) == (made, 1)
     assert " ".join(sentence.source for sentence in found.sentences) == text
     assert all(sentence.best.text.strip() for sentence in found.sentences)
@@ -258,7 +258,7 @@ def test_ten_thousand_words(translator: Translator, trained: Trained) -> None:
 def test_a_line_without_spaces(trained: Trained, size: int) -> None:
     """Promise 21: no hang, in time that grows as the line does; every part is translated."""
     translator = pellucid.load(trained.bundle.folder, "ct2")
-    report = Report()
+    report = TranslationReport()
     limits = {"beam": 1, "max_length": 20}
     made = next(translator.translate_lines(["bokuo" * (size // 5)], report=report, **limits))
     assert report.split == 1

@@ -30,7 +30,7 @@ def test_a_tiny_run_reaches_its_bleu(trained: Trained) -> None:
     tokenizer = trained.bundle.tokenizer
     engine = TorchEngine(trained.bundle.model(), SPECIAL)
     sources = [tokenizer.encode(one, target_language="xb") for one, _ in trained.unseen[:100]]
-    results = engine.translate_ids(sources, DecodingOptions(beam=1))
+    results = engine.translate_ids(sources, DecodingOptions(beam_size=1))
     found = [tokenizer.decode(result.best.tokens) for result in results]
     bleu = BLEU().corpus_score(found, [[two for _, two in trained.unseen[:100]]]).score
     assert bleu > STATED_BLEU

@@ -28,11 +28,11 @@ languages = ["xa", "xb"]
 [tokenizer]
 vocab_size = 360
 [batches]
-tokens = 2000
+max_tokens = 2000
 [model]
 preset = "tiny"
-width = 64
-feed_forward_width = 128
+d_model = 64
+d_ff = 128
 encoder_layers = 2
 decoder_layers = 2
 norm = "pre"
@@ -40,10 +40,10 @@ norm = "pre"
 steps = 250
 seed = 1
 optimizer = "muon"
-rate = 0.005
-warmup = 20
+learning_rate = 0.005
+warmup_steps = 20
 schedule = "warmup_stable_decay"
-decay = 0.5
+decay_fraction = 0.5
 [validation]
 every = 125
 sentences = 50

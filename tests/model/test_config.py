@@ -17,10 +17,10 @@ from pellucid.errors import ConfigError, InputError
 )
 def test_presets(name: str, width: int, inner: int, heads: int, depths: tuple[int, int]) -> None:
     config = ModelConfig.preset(name, vocab_size=100)
-    assert (config.width, config.feed_forward_width, config.heads) == (width, inner, heads)
+    assert (config.d_model, config.d_ff, config.num_heads) == (width, inner, heads)
     assert (config.encoder_layers, config.decoder_layers) == depths
     assert config.norm == "post"
-    assert config.positions == "sinusoidal"
+    assert config.position_encoding == "sinusoidal"
 
 
 def test_a_preset_takes_changes() -> None:
@@ -33,7 +33,7 @@ def test_a_preset_takes_changes() -> None:
 def test_a_config_cannot_be_changed_in_place() -> None:
     config = ModelConfig.preset("tiny", vocab_size=9)
     with pytest.raises(Exception, match="frozen"):
-        config.width = 3
+        config.d_model = 3
 
 
 WRONG = [

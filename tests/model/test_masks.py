@@ -2,7 +2,7 @@
 
 import torch
 
-from pellucid.model import ModelConfig, Trace, Transformer
+from pellucid.model import ModelConfig, TensorTrace, Transformer
 from pellucid.model.masks import causal_mask, combine, padding_mask, target_padding_mask
 
 X, O = True, False  # noqa: E741
@@ -47,10 +47,12 @@ def test_the_decoder_can_be_kept_from_source_tokens() -> None:
     changed = source.clone()
     changed[:, 2] = (changed[:, 2] + 1).clamp(max=29)
     with torch.no_grad():
-        trace = Trace()
+        trace = TensorTrace()
         masked = model(source, target, cross_mask=hide_third, trace=trace)
         assert (trace["decoder.0.cross.weights"][..., 2] == 0).all()
-        assert torch.equal(masked, model(changed, target, cross_mask=hide_third, trace=Trace()))
+        assert torch.equal(
+            masked, model(changed, target, cross_mask=hide_third, trace=TensorTrace())
+        )
         assert not torch.equal(model(source, target), model(changed, target))
 
 

@@ -3,14 +3,14 @@
 import pytest
 import torch
 
-from pellucid.model import ModelConfig, Trace, Transformer
+from pellucid.model import ModelConfig, TensorTrace, Transformer
 from pellucid.model.tensor_trace import TraceFullError
 
 
-def traced(**options: object) -> Trace:
+def traced(**options: object) -> TensorTrace:
     torch.manual_seed(0)
     model = Transformer(ModelConfig.preset("tiny", vocab_size=30)).eval()
-    trace = Trace(**options)
+    trace = TensorTrace(**options)
     model(torch.randint(1, 30, (1, 6)), torch.randint(1, 30, (1, 5)), trace=trace)
     return trace
 
@@ -49,7 +49,7 @@ def test_names_can_be_searched_and_entered() -> None:
 
 
 def test_tensors_are_kept_by_reference_and_counted_once() -> None:
-    trace = Trace()
+    trace = TensorTrace()
     x = torch.zeros(10, 10)
     trace.record("whole", x)
     trace.record("part", x[2:4])

@@ -107,9 +107,9 @@ def from_marian(peer: MarianMTModel) -> Transformer:
         ModelConfig(
             vocab_size=c.vocab_size,
             pad_id=c.pad_token_id,
-            width=c.d_model,
-            feed_forward_width=c.encoder_ffn_dim,
-            heads=c.encoder_attention_heads,
+            d_model=c.d_model,
+            d_ff=c.encoder_ffn_dim,
+            num_heads=c.encoder_attention_heads,
             encoder_layers=c.encoder_layers,
             decoder_layers=c.decoder_layers,
             activation="silu",

@@ -138,10 +138,10 @@ def same(ours: list[Result], theirs: list[Result], tolerance: float = TOLERANCE)
 
 
 OPTIONS = [
-    DecodingOptions(beam=1, max_length_extra=8),
-    DecodingOptions(beam=4, n_best=4, max_length_extra=8),
-    DecodingOptions(beam=3, alpha=0.6, max_length_extra=3),
-    DecodingOptions(beam=4, length_penalty="none", max_length_extra=8),
+    DecodingOptions(beam_size=1, max_length_extra=8),
+    DecodingOptions(beam_size=4, n_best=4, max_length_extra=8),
+    DecodingOptions(beam_size=3, length_penalty=0.6, max_length_extra=3),
+    DecodingOptions(beam_size=4, length_normalization="none", max_length_extra=8),
 ]
 
 
@@ -161,12 +161,12 @@ def test_every_variant(pair: Any, name: str) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        DecodingOptions(beam=4, n_best=3, patience=2.0, max_length_extra=6),
-        DecodingOptions(beam=2, alpha=1.7, max_length=5),
-        DecodingOptions(beam=5, alpha=-0.5, n_best=2, max_length_extra=0),
-        DecodingOptions(beam=2, max_length_ratio=2.0, max_length_extra=0),
-        DecodingOptions(beam=2, max_length=1),
-        DecodingOptions(beam=2, max_length=0),
+        DecodingOptions(beam_size=4, n_best=3, patience=2.0, max_length_extra=6),
+        DecodingOptions(beam_size=2, length_penalty=1.7, max_length=5),
+        DecodingOptions(beam_size=5, length_penalty=-0.5, n_best=2, max_length_extra=0),
+        DecodingOptions(beam_size=2, max_length_ratio=2.0, max_length_extra=0),
+        DecodingOptions(beam_size=2, max_length=1),
+        DecodingOptions(beam_size=2, max_length=0),
     ],
 )
 def test_options(pair: Any, name: str, options: DecodingOptions) -> None:
@@ -182,7 +182,7 @@ def test_forced_prefixes(pair: Any, name: str) -> None:
     rows = sources(40, seed=6)
     draw = np.random.default_rng(1)
     prefixes = [draw.integers(4, VOCAB, n % 4).tolist() for n in range(len(rows))]
-    options = DecodingOptions(beam=4, n_best=2, max_length_extra=6)
+    options = DecodingOptions(beam_size=4, n_best=2, max_length_extra=6)
     mine = pair(name).torch.translate_ids(rows, options, prefixes)
     yours = pair(name).ct2.translate_ids(rows, options, prefixes)
     assert same(mine, yours) > 30
@@ -196,16 +196,16 @@ def test_the_scores_of_restricted_searches_are_the_models_own(pair: Any) -> None
     rows = sources(40, seed=7)
     engines = pair("paper")
     for options in (
-        DecodingOptions(forbidden=frozenset(range(10, 30)), max_length_extra=6),
+        DecodingOptions(suppress_tokens=frozenset(range(10, 30)), max_length_extra=6),
         DecodingOptions(min_length=6, max_length_extra=6),
-        DecodingOptions(no_repeat_ngram=2, max_length_extra=6),
+        DecodingOptions(no_repeat_ngram_size=2, max_length_extra=6),
     ):
         for source, result in zip(rows, engines.ct2.translate_ids(rows, options), strict=True):
             h = result.best
-            assert not options.forbidden.intersection(h.tokens)
+            assert not options.suppress_tokens.intersection(h.tokens)
             assert h.length >= min(options.min_length, options.limit(len(source)))
             pairs = list(zip(h.tokens, h.tokens[1:], strict=False))
-            assert not options.no_repeat_ngram or len(set(pairs)) == len(pairs)
+            assert not options.no_repeat_ngram_size or len(set(pairs)) == len(pairs)
             logs = engines.torch.score_ids([source], [h.tokens])[0].log_probabilities[: h.length]
             assert h.log_probability == pytest.approx(logs.sum(), abs=TOLERANCE)
             assert h.score == pytest.approx(logs.sum() / h.length, abs=TOLERANCE)
@@ -223,7 +223,7 @@ def test_token_log_probabilities(pair: Any) -> None:
 
 def test_greedy_search_knows_no_near_ties(pair: Any) -> None:
     """It has one output, so there is nothing to compare, also where sentences have other limits."""
-    options = DecodingOptions(beam=1, max_length_extra=6)
+    options = DecodingOptions(beam_size=1, max_length_extra=6)
     for result in pair("paper").ct2.translate_ids(sources(30, seed=12), options):
         assert len(result.hypotheses) == 1
         assert result.near_tie is None
@@ -290,12 +290,14 @@ def test_hostile_input(pair: Any) -> None:
         engine.translate_ids([[5], [SPECIAL.end]], DecodingOptions())
     with pytest.raises(InputError, match="source 0: token id 60"):
         engine.translate_ids([[60]], DecodingOptions())
-    everything = DecodingOptions(forbidden=frozenset(range(VOCAB)))
+    everything = DecodingOptions(suppress_tokens=frozenset(range(VOCAB)))
     assert engine.translate_ids([[5, 3]], everything)[0].best.ended == "blocked"
     at_the_end = [[5] * LONGEST, [7] * 1000]
     for result in engine.translate_ids(at_the_end, DecodingOptions(max_length=3)):
         assert result.best.length <= 3
-    unending = DecodingOptions(forbidden=frozenset({SPECIAL.end}), beam=1, max_length_extra=2000)
+    unending = DecodingOptions(
+        suppress_tokens=frozenset({SPECIAL.end}), beam_size=1, max_length_extra=2000
+    )
     assert engine.translate_ids([[5, 3]], unending)[0].best.length == LONGEST - 1
 
 
@@ -310,7 +312,7 @@ def test_special_symbols_never_come_out(tmp_path: Path) -> None:
 
 def test_batch_mates_do_not_matter(pair: Any) -> None:
     rows = sources(60, seed=11)
-    options = DecodingOptions(beam=3, n_best=2, max_length_extra=3)
+    options = DecodingOptions(beam_size=3, n_best=2, max_length_extra=3)
     engine = pair("pre").ct2
     together = engine.translate_ids(rows, options)
     alone = [engine.translate_ids([row], options)[0] for row in rows]
@@ -323,7 +325,7 @@ def test_batch_mates_do_not_matter(pair: Any) -> None:
 @pytest.mark.parametrize("layout", ["interleaved", "halves"])
 @pytest.mark.parametrize("width", [2, 32, 512])
 def test_the_table_of_positions_is_the_models(layout: Any, width: int) -> None:
-    config = ModelConfig(vocab_size=9, width=width, heads=1, position_layout=layout)
+    config = ModelConfig(vocab_size=9, d_model=width, num_heads=1, position_layout=layout)
     ours = sinusoidal_table(LONGEST, width, base=config.position_base, layout=layout)
     np.testing.assert_allclose(_sinusoidal(config), ours.numpy(), atol=1e-7)
 
@@ -346,7 +348,7 @@ def test_int8_translates_as_well_as_fp32(tmp_path: Path) -> None:
     model.requires_grad_(False)
     special = SpecialIds(toy.PAD, toy.START, toy.END)
     rows = toy.examples(600, torch.Generator().manual_seed(99))
-    options = DecodingOptions(beam=2)
+    options = DecodingOptions(beam_size=2)
     outputs = {}
     for kind in (None, "int8"):
         engine = exported(model, tmp_path / f"{kind}", quantization=kind, special=special)

@@ -90,7 +90,7 @@ def test_logits(case: Case) -> None:
 def options(beams: int, n: int, longest: int) -> DecodingOptions:
     """Their rules: stop when `beams` hypotheses have ended; only the length given counts."""
     return DecodingOptions(
-        beam=beams, n_best=n, max_length=longest, max_length_extra=1000, patience=1.0
+        beam_size=beams, n_best=n, max_length=longest, max_length_extra=1000, patience=1.0
     )
 
 
@@ -276,7 +276,7 @@ def test_exported_for_ctranslate2(plain: Case, tmp_path: Path) -> None:
     read = ctranslate2.Translator(str(out)).translate_batch(
         rows, beam_size=1, min_decoding_length=0
     )
-    ours = open_torch(plain.bundle).translate_ids(plain.sources(), DecodingOptions(beam=1))
+    ours = open_torch(plain.bundle).translate_ids(plain.sources(), DecodingOptions(beam_size=1))
     for mine, other in zip(ours, read, strict=True):
         if mine.best.ended == "eos" and not mine.near_tie:
             assert [pieces(token) for token in mine.best.tokens] == other.hypotheses[0]

@@ -59,7 +59,12 @@ def ours(
     model: Transformer, sources: list[list[int]], beams: int, n: int, **settings: Any
 ) -> list[Result]:
     options = DecodingOptions(
-        beam=beams, n_best=n, max_length=LONGEST, max_length_extra=1000, patience=1.0, **settings
+        beam_size=beams,
+        n_best=n,
+        max_length=LONGEST,
+        max_length_extra=1000,
+        patience=1.0,
+        **settings,
     )
     return run(model, SpecialIds(VOCAB - 1, VOCAB - 1, 0), sources, options)
 

@@ -58,9 +58,9 @@ def twins(shape: tuple, placement: str, activation: str) -> tuple[Transformer, n
     ours = Transformer(
         ModelConfig(
             vocab_size=50,
-            width=width,
-            feed_forward_width=inner,
-            heads=heads,
+            d_model=width,
+            d_ff=inner,
+            num_heads=heads,
             encoder_layers=encoder,
             decoder_layers=decoder,
             norm=placement,

@@ -8,12 +8,12 @@ from torch import Tensor
 
 from pellucid.config import (
     Activation,
-    NormKind,
+    EmbeddingTying,
     NormPlacement,
-    PositionKind,
+    NormType,
+    PositionEncoding,
     PositionLayout,
     QueryKeyNorm,
-    Tying,
 )
 from pellucid.model import ModelConfig, Transformer
 
@@ -32,11 +32,11 @@ def configs(draw: st.DrawFn, **fixed: Any) -> ModelConfig:
         "encoder_layers": draw(st.integers(1, 3)),
         "decoder_layers": draw(st.integers(1, 3)),
         "norm": draw(st.sampled_from(get_args(NormPlacement))),
-        "norm_kind": draw(st.sampled_from(get_args(NormKind))),
+        "norm_kind": draw(st.sampled_from(get_args(NormType))),
         "activation": draw(st.sampled_from(get_args(Activation))),
-        "positions": draw(st.sampled_from(get_args(PositionKind))),
+        "positions": draw(st.sampled_from(get_args(PositionEncoding))),
         "position_layout": draw(st.sampled_from(get_args(PositionLayout))),
-        "tie": draw(st.sampled_from(get_args(Tying))),
+        "tie": draw(st.sampled_from(get_args(EmbeddingTying))),
         "qk_norm": draw(st.sampled_from(get_args(QueryKeyNorm))),
         "max_length": 32,
         "dropout": 0.3,  # must not matter in eval mode

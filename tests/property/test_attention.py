@@ -5,7 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pellucid.model import ModelConfig, MultiHeadAttention, Trace, Transformer, attend, attend_fused
+from pellucid.model import (
+    ModelConfig,
+    MultiHeadAttention,
+    TensorTrace,
+    Transformer,
+    attend,
+    attend_fused,
+)
 from tests.property.strategies import configs
 
 SETTINGS = settings(max_examples=300 if settings().max_examples > 100 else 40)
@@ -33,7 +40,7 @@ def attention_inputs(draw: st.DrawFn) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 @given(attention_inputs())
 def test_weights_are_a_mixing_formula(inputs: tuple[Tensor, ...]) -> None:
     q, k, v, mask = inputs
-    trace = Trace()
+    trace = TensorTrace()
     mixed = attend(q, k, v, mask, trace=trace)
     weights = trace["weights"]
     visible = mask.expand_as(weights)
@@ -98,5 +105,5 @@ def test_beams_share_the_source_without_copies(
     copies = attention.key_values(memory.repeat_interleave(beams, dim=0))
     apart = attention.cross(x, copies, mask.repeat_interleave(beams, dim=0))
     torch.testing.assert_close(shared, apart, atol=1e-10, rtol=0)
-    traced = attention.cross(x, attention.key_values(memory), mask, trace=Trace())
+    traced = attention.cross(x, attention.key_values(memory), mask, trace=TensorTrace())
     torch.testing.assert_close(shared, traced, atol=1e-10, rtol=0)

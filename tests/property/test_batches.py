@@ -13,12 +13,12 @@ from pellucid.config import BatchConfig
 from pellucid.data.batches import Batch, Batches
 from pellucid.data.buckets import cut
 from pellucid.data.prepare import prepare
-from pellucid.data.store import Prepared
+from pellucid.data.store import PreparedData
 from tests import made_up
 
 
 @cache
-def prepared() -> Prepared:
+def prepared() -> PreparedData:
     """Two corpora, one of them with its languages the other way round."""
     with tempfile.TemporaryDirectory() as folder:
         one = made_up.write_tsv(Path(folder) / "one.tsv", 230)
@@ -31,7 +31,7 @@ def prepared() -> Prepared:
 
 
 def batches(tokens: int = 200, window: int = 1000, prefetch: int = 0, **more: int) -> Batches:
-    config = BatchConfig(tokens=tokens, window=window, prefetch=prefetch)
+    config = BatchConfig(max_tokens=tokens, bucket_size=window, prefetch=prefetch)
     return Batches(prepared(), config, **more)
 
 

@@ -161,10 +161,10 @@ def test_wide_enough_is_exhaustive(
 ) -> None:
     """Promise 16: exactly the n best of all possible outputs, in their order."""
     options = DecodingOptions(
-        beam=150,
+        beam_size=150,
         n_best=10,
-        length_penalty=kind,
-        alpha=alpha,
+        length_normalization=kind,
+        length_penalty=alpha,
         max_length=length,
         stop="proven",
         early_exit=early_exit,
@@ -173,7 +173,7 @@ def test_wide_enough_is_exhaustive(
         case.sources, run(case.model, SPECIAL, case.sources, options), strict=True
     ):
         scored = [
-            (total / penalty(options.length_penalty, alpha, len(output)), output)
+            (total / penalty(options.length_normalization, alpha, len(output)), output)
             for output, total in every_output(case.model, source, length)
         ]
         wanted = sorted(scored, reverse=True)[:10]
@@ -225,7 +225,7 @@ def test_scores_are_teacher_forced(case: Case, options: DecodingOptions, sample:
             assert h.token_log_probabilities == pytest.approx(forced, abs=TOLERANCE)
             total = sum(forced)
             assert h.log_probability == pytest.approx(total, abs=TOLERANCE)
-            divisor = penalty(options.length_penalty, options.alpha, h.length)
+            divisor = penalty(options.length_normalization, options.length_penalty, h.length)
             assert h.score == pytest.approx(total / divisor, abs=TOLERANCE)
 
 
@@ -263,7 +263,7 @@ def test_batch_mates_do_not_matter(
 def test_outputs_obey(case: Case, options: DecodingOptions) -> None:
     """Prefix kept, nothing forbidden, lengths within limits, n-best sorted and distinct."""
     results = run(case.model, SPECIAL, case.sources, options, case.prefixes)
-    never = {SPECIAL.pad, SPECIAL.start, SPECIAL.end, *options.forbidden}
+    never = {SPECIAL.pad, SPECIAL.start, SPECIAL.end, *options.suppress_tokens}
     for source, prefix, result in zip(case.sources, case.prefixes, results, strict=True):
         limit = max(options.limit(len(source)), len(prefix))
         assert 1 <= len(result.hypotheses) <= options.n_best
@@ -280,7 +280,7 @@ def test_outputs_obey(case: Case, options: DecodingOptions) -> None:
                 assert h.length >= min(options.min_length, limit)
             elif h.ended == "length":
                 assert h.length == limit
-            n = options.no_repeat_ngram
+            n = options.no_repeat_ngram_size
             if n and not prefix:
                 grams = [h.tokens[i : i + n] for i in range(len(h.tokens) - n + 1)]
                 assert len(set(grams)) == len(grams)

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from pellucid.model import Cache, Trace, Transformer
+from pellucid.model import Cache, TensorTrace, Transformer
 from tests.property.strategies import VOCAB, batches, models
 
 SETTINGS = settings(max_examples=300 if settings().max_examples > 100 else 40)
@@ -112,7 +112,7 @@ def test_reordered_beams_equal_a_fresh_start(
     torch.testing.assert_close(logits[:, 0] / scale, expected[:, -1] / scale, atol=1e-5, rtol=0)
 
 
-def assert_explained(trace: Trace, attention: torch.nn.Module, path: str) -> None:
+def assert_explained(trace: TensorTrace, attention: torch.nn.Module, path: str) -> None:
     """Each recorded step of one attention follows from the step before it."""
     part = trace.at(path)
     q, k, v = part["q"], part["k"], part["v"]
@@ -138,7 +138,7 @@ def assert_same(one: Tensor, other: Tensor) -> None:
 def test_the_trace_recomputes_to_the_output(model: Transformer, batch: Batch) -> None:
     source, target = batch
     model = model.double()
-    trace = Trace()
+    trace = TensorTrace()
     traced = model(source, target, trace=trace)
     assert_same(model(source, target), traced)  # the readable path is the fast path
 
@@ -186,10 +186,10 @@ def test_a_traced_step_equals_an_untraced_one(model: Transformer, batch: Batch) 
     model = model.double()
 
     def steps(traced: bool) -> list[Tensor]:
-        cache: Cache = model.start(model.encode(source, trace=Trace() if traced else None))
+        cache: Cache = model.start(model.encode(source, trace=TensorTrace() if traced else None))
         found = []
         for t in range(target.shape[1]):
-            trace = Trace() if traced else None
+            trace = TensorTrace() if traced else None
             logits, cache = model.decode(target[:, t : t + 1], cache, trace=trace)
             found.append(logits)
             if trace is not None:

@@ -243,13 +243,13 @@ def save_again(source: Path, target: Path, step: int) -> None:
     import torch
 
     from pellucid.config import load_recipe
-    from pellucid.data.store import Prepared
+    from pellucid.data.store import PreparedData
     from pellucid.training.checkpoint.checkpoints import Checkpoint, Checkpoints
     from pellucid.training.optim.averaging import MovingAverage
     from pellucid.training.optim.optimizers import Optimizers
 
     recipe = load_recipe(source / "recipe.toml")
-    vocabulary = Prepared.open(source / "data").tokenizer.vocab_size
+    vocabulary = PreparedData.open(source / "data").tokenizer.vocab_size
     group = run_module._group(recipe, torch.device("cpu"))
     model = group.built(recipe.model.config(vocabulary), drawn=False)
     parameters = dict(model.named_parameters())
@@ -283,9 +283,9 @@ def exchange() -> None:
     import torch
 
     from pellucid.config import TrainingConfig
-    from pellucid.training.distributed.ddp import Copies
+    from pellucid.training.distributed.ddp import DistributedDataParallel
 
-    group = Copies(TrainingConfig(steps=1), torch.device("cpu"))
+    group = DistributedDataParallel(TrainingConfig(steps=1), torch.device("cpu"))
     own = group.rank == 0
     for value in (None, True, 0.1, {"ü": [1, "é" * 3000]}, "x" * 1024, ["\ud800", float("inf")]):
         assert group.from_main(value if own else "mine") == value

@@ -40,12 +40,12 @@ languages = ["en", "fr"]
 [tokenizer]
 vocab_size = 420
 [batches]
-tokens = 400
+max_tokens = 400
 [model]
 preset = "tiny"
-width = 16
-heads = 2
-feed_forward_width = 32
+d_model = 16
+num_heads = 2
+d_ff = 32
 encoder_layers = 1
 decoder_layers = 1
 norm = "pre"
@@ -53,10 +53,10 @@ dropout = 0.2
 [training]
 steps = 16
 optimizer = "muon"
-rate = 0.01
-warmup = 3
+learning_rate = 0.01
+warmup_steps = 3
 schedule = "warmup_stable_decay"
-ema = 0.9
+ema_decay = 0.9
 seed = 5
 threads = 1
 [validation]

@@ -131,7 +131,12 @@ def test_two_processes_equal_one(optimizer: str, recipe: Path, data: Path, tmp_p
     settings = (*EXACT, f"training.optimizer={optimizer}")
     one, two = (new_run(data, tmp_path / name) for name in ("one", "two"))
     said = tmp_path / "said"
-    assert in_child(train_and_record, recipe, one, 0, *settings, "training.accumulate=2") == 0
+    assert (
+        in_child(
+            train_and_record, recipe, one, 0, *settings, "training.gradient_accumulation_steps=2"
+        )
+        == 0
+    )
     assert together(2, said, train_and_record, recipe, two, 0, *settings) == [0, 0]
 
     taken = order(two)
@@ -144,16 +149,16 @@ def test_two_processes_equal_one(optimizer: str, recipe: Path, data: Path, tmp_p
     near(losses(one), losses(two), 1e-6)
 
 
-@pytest.mark.parametrize("parallel", ["copies", "shards"])
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_two_learn_from_a_teacher_as_one_does(
     parallel: str, recipe: Path, data: Path, tmp_path: Path
 ) -> None:
     """Process 0 asks it, and both learn; one has an empty batch at times."""
     teacher = data.parent / "bundle"
-    settings = (*EXACT, f'training.teachers=["{teacher}"]', "training.teaching=0.9")
+    settings = (*EXACT, f'distillation.teachers=["{teacher}"]', "distillation.weight=0.9")
     one, two, alone = (new_run(data, tmp_path / name) for name in ("one", "two", "alone"))
-    assert in_child(train, recipe, alone, *EXACT, "training.accumulate=2") == 0
-    assert in_child(train, recipe, one, *settings, "training.accumulate=2") == 0
+    assert in_child(train, recipe, alone, *EXACT, "training.gradient_accumulation_steps=2") == 0
+    assert in_child(train, recipe, one, *settings, "training.gradient_accumulation_steps=2") == 0
     many = (*settings, f"training.parallel={parallel}")
     assert together(2, tmp_path / "said", train, recipe, two, *many) == [0, 0]
     assert furthest(one, two) <= 1e-6
@@ -161,7 +166,7 @@ def test_two_learn_from_a_teacher_as_one_does(
     near(losses(one), losses(two), 1e-6)
 
 
-@pytest.mark.parametrize("parallel", ["copies", "shards"])
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_two_go_on_from_an_imported_model_as_one_does(
     parallel: str, recipe: Path, tmp_path: Path
 ) -> None:
@@ -177,7 +182,7 @@ def test_two_go_on_from_an_imported_model_as_one_does(
     for name in ("train.tsv", "valid.tsv"):
         (tmp_path / name).write_bytes((recipe.parent / name).read_bytes())
     one, two = tmp_path / "one", tmp_path / "two"
-    assert in_child(train, path, one, "training.accumulate=2") == 0
+    assert in_child(train, path, one, "training.gradient_accumulation_steps=2") == 0
     settings = (f"training.parallel={parallel}",)
     assert together(2, tmp_path / "said", train, path, two, *settings) == [0, 0]
     near(losses(one), losses(two), 1e-5)
@@ -191,10 +196,10 @@ def test_two_go_on_from_an_imported_model_as_one_does(
 @pytest.mark.parametrize("optimizer", ["muon", pytest.param("adamw", marks=pytest.mark.slow)])
 def test_shares_equal_copies(optimizer: str, recipe: Path, data: Path, tmp_path: Path) -> None:
     """FSDP takes the steps that DDP takes, and judges, saves and ends as it does."""
-    settings = (*EXACT, f"training.optimizer={optimizer}", "training.accumulate=2")
+    settings = (*EXACT, f"training.optimizer={optimizer}", "training.gradient_accumulation_steps=2")
     settings += ("validation.translate=true", "validation.sentences=5")
     copies, shares = (new_run(data, tmp_path / name) for name in ("copies", "shares"))
-    for folder, parallel in ((copies, "copies"), (shares, "shards")):
+    for folder, parallel in ((copies, "ddp"), (shares, "fsdp")):
         both = (*settings, f"training.parallel={parallel}")
         assert together(2, tmp_path / parallel, train_and_weigh, recipe, folder, *both) == [0, 0]
         assert [lines(tmp_path / parallel, rank) for rank in (0, 1)] == [[], []]
@@ -214,14 +219,14 @@ def test_shares_equal_copies(optimizer: str, recipe: Path, data: Path, tmp_path:
 # Going on
 
 
-@pytest.mark.parametrize("parallel", ["copies", "shards"])
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_two_one_two_keeps_the_order(
     parallel: str, recipe: Path, data: Path, tmp_path: Path
 ) -> None:
     """And with as many batches a step, the result is that of one process."""
     alone, run = (new_run(data, tmp_path / name) for name in ("alone", "run"))
     settings = (*EXACT, f"training.parallel={parallel}")
-    twice = (*settings, "training.accumulate=2")
+    twice = (*settings, "training.gradient_accumulation_steps=2")
     assert in_child(train_and_record, recipe, alone, 0, *twice) == 0
     said = tmp_path / "said"
     assert together(2, said, train_and_record, recipe, run, 3, *settings) == [143, 143]
@@ -230,16 +235,16 @@ def test_two_one_two_keeps_the_order(
     found = [row for row in order(run) if row[4]]
     assert [row[:4] for row in found] == [row[:4] for row in order(alone)]
     # Shares add up the length of the gradient in yet another order (see the test above).
-    assert furthest(alone, run) <= (1e-6 if parallel == "copies" else 1e-5)
+    assert furthest(alone, run) <= (1e-6 if parallel == "ddp" else 1e-5)
 
 
 @pytest.mark.parametrize(
     ("count", "parallel"),
     [
-        (2, "copies"),
-        (2, "shards"),
-        (3, "copies"),  # where DDP would add up in another order after a restart
-        pytest.param(3, "shards", marks=pytest.mark.slow),
+        (2, "ddp"),
+        (2, "fsdp"),
+        (3, "ddp"),  # where DDP would add up in another order after a restart
+        pytest.param(3, "fsdp", marks=pytest.mark.slow),
     ],
 )
 def test_resumed_is_uninterrupted_bit_for_bit(
@@ -247,7 +252,7 @@ def test_resumed_is_uninterrupted_bit_for_bit(
 ) -> None:
     """With dropout, Muon and a moving average."""
     setting, said = f"training.parallel={parallel}", tmp_path / "said"
-    if (count, parallel) != (2, "copies"):
+    if (count, parallel) != (2, "ddp"):
         whole = new_run(data, tmp_path / "whole")
         assert together(count, said, train, recipe, whole, setting) == [0] * count
     run = new_run(data, tmp_path / "run")
@@ -321,7 +326,7 @@ def test_what_fails_in_process_0_ends_all_with_one_reason(
     assert lines(said, 1) == lines(said, 0)
 
 
-@pytest.mark.parametrize("parallel", ["copies", "shards"])
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
 def test_nothing_is_unpickled(parallel: str, recipe: Path, run: Path, tmp_path: Path) -> None:
     settings = ("validation.translate=true", f"training.parallel={parallel}")
     for steps in ("training.steps=4", "training.steps=5"):

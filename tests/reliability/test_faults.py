@@ -290,9 +290,9 @@ def test_the_named_pairs_are_those_of_the_batch(
     monkeypatch.setattr(Objective, "forward", forward)
     with pytest.raises(PellucidError) as caught:
         train(recipe, folder=tmp_path / "run")
-    from pellucid.data.store import Prepared
+    from pellucid.data.store import PreparedData
 
-    prepared = Prepared.open(tmp_path / "run" / "data")
+    prepared = PreparedData.open(tmp_path / "run" / "data")
     numbers = str(caught.value).split("with the pairs ")[1].split(")")[0].split(" and ")[0]
     first = int(numbers.split(", ")[0])
     pair = prepared.splits["train"].numbers.tolist().index(first)

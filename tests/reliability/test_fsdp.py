@@ -34,7 +34,7 @@ def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """8 steps in shards, with a checkpoint at each fourth."""
     path = make_recipe(tmp_path_factory.mktemp("recipe"))
     text = path.read_text().replace("steps = 16", "steps = 8")
-    path.write_text(text.replace("seed = 5", 'seed = 5\nparallel = "shards"'))
+    path.write_text(text.replace("seed = 5", 'seed = 5\nparallel = "fsdp"'))
     return path
 
 
@@ -138,7 +138,10 @@ def test_the_mean_of_checkpoints_in_shares_is_the_bundle(
     recipe: Path, whole: Path, tmp_path: Path
 ) -> None:
     run = Path(shutil.copytree(whole, tmp_path / "run"))
-    assert together(2, tmp_path / "said", train, recipe, run, "training.average=2") == [0, 0]
+    assert together(2, tmp_path / "said", train, recipe, run, "training.average_checkpoints=2") == [
+        0,
+        0,
+    ]
     steps = [checkpoints(run).load(step).model for step in (4, 8)]
     for name, parameter in Bundle.open(run / "bundle").model().named_parameters():
         mean = (steps[0][name].double() + steps[1][name].double()) / 2

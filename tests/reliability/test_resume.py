@@ -112,7 +112,7 @@ def test_the_mean_of_checkpoints_is_that_of_the_uninterrupted_run(
     recipe: Path, tmp_path: Path
 ) -> None:
     """A signal between two planned checkpoints, or the clock at each step, add none to it."""
-    mean = ("training.average=2",)
+    mean = ("training.average_checkpoints=2",)
     train(recipe, folder=tmp_path / "whole", overrides=mean)
     in_child(train_and_signal, recipe, tmp_path / "run", 14, signal.SIGTERM, mean)
     assert Checkpoints(tmp_path / "run" / "checkpoints").steps()[-1] == 14
@@ -141,7 +141,11 @@ def test_a_moved_run_goes_on_without_its_corpora(recipe: Path, whole: Path, tmp_
 
 
 def test_accumulated_batches_resume_too(recipe: Path, tmp_path: Path) -> None:
-    settings = ("training.accumulate=3", "training.optimizer=adam", "training.clip=0.1")
+    settings = (
+        "training.gradient_accumulation_steps=3",
+        "training.optimizer=adam",
+        "training.max_grad_norm=0.1",
+    )
     train(recipe, folder=tmp_path / "whole", overrides=settings)
     in_child(train_and_kill, recipe, tmp_path / "run", 6, settings)
     train(recipe, folder=tmp_path / "run", resume=True, overrides=settings)
@@ -149,7 +153,7 @@ def test_accumulated_batches_resume_too(recipe: Path, tmp_path: Path) -> None:
 
 
 def test_subwords_drawn_at_random_resume_too(recipe: Path, tmp_path: Path) -> None:
-    settings = ("batches.subword_sampling=0.2",)
+    settings = ("batches.subword_regularization=0.2",)
     train(recipe, folder=tmp_path / "whole", overrides=settings)
     in_child(train_and_kill, recipe, tmp_path / "run", 10, settings)
     train(recipe, folder=tmp_path / "run", resume=True, overrides=settings)
@@ -165,14 +169,14 @@ def test_a_run_may_be_made_longer(recipe: Path, tmp_path: Path) -> None:
 
 
 def test_a_changed_recipe_is_refused_by_name(recipe: Path, whole: Path) -> None:
-    changes = ["training.rate=0.5", "model.dropout=0", "checkpoints.keep=7"]
+    changes = ["training.learning_rate=0.5", "model.dropout=0", "checkpoints.keep=7"]
     before = hashes(whole)
     with pytest.raises(ConfigError) as caught:
         train(recipe, folder=whole, resume=True, overrides=changes)
     message = str(caught.value)
     assert "\n" not in message
     must_not, may = message.split("these may change: ")
-    assert "training.rate (0.01 to 0.5)" in must_not
+    assert "training.learning_rate (0.01 to 0.5)" in must_not
     assert "model.dropout (0.2 to 0.0)" in must_not
     assert "checkpoints.keep (3 to 7)" in may
     assert hashes(whole) == before

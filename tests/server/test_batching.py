@@ -45,7 +45,7 @@ class Mirror:
         if any(POISON in source for source in sources):
             raise ValueError("poison")
         begun = prefixes or [[] for _ in sources]
-        made = [(*p, *reversed(s), options.beam) for p, s in zip(begun, sources, strict=True)]
+        made = [(*p, *reversed(s), options.beam_size) for p, s in zip(begun, sources, strict=True)]
         return [Result((Hypothesis(tokens, len(tokens), 0.0, 0.0, "eos"),)) for tokens in made]
 
     def next_tokens(
@@ -79,7 +79,7 @@ def test_each_gets_what_it_would_get_alone(
     def ask(one: tuple[list[list[int]], int, bool]) -> list[tuple[int, ...]]:
         sources, beam, forced = one
         prefixes = [[len(source)] for source in sources] if forced else None
-        return tokens(engine.translate_ids(sources, DecodingOptions(beam=beam), prefixes))
+        return tokens(engine.translate_ids(sources, DecodingOptions(beam_size=beam), prefixes))
 
     with ThreadPoolExecutor(len(asked)) as pool:
         answers = list(pool.map(ask, asked))
@@ -87,7 +87,7 @@ def test_each_gets_what_it_would_get_alone(
     for (sources, beam, forced), answer in zip(asked, answers, strict=True):
         alone = Mirror().translate_ids(
             sources,
-            DecodingOptions(beam=beam),
+            DecodingOptions(beam_size=beam),
             [[len(source)] for source in sources] if forced else None,
         )
         assert answer == tokens(alone)
@@ -97,7 +97,7 @@ def test_each_gets_what_it_would_get_alone(
 def blocked(mirror: Mirror, engine: BatchingEngine, pool: ThreadPoolExecutor) -> object:
     """Let a first request hold the one worker, so that the next ones have to wait."""
     mirror.gate.clear()
-    first = pool.submit(engine.translate_ids, [[9]], DecodingOptions(beam=1))
+    first = pool.submit(engine.translate_ids, [[9]], DecodingOptions(beam_size=1))
     until(lambda: engine.waiting == 0 and bool(engine._threads) and not first.done())
     time.sleep(0.05)
     return first
@@ -116,10 +116,11 @@ def test_those_who_wait_go_together_and_a_long_one_starves_nobody() -> None:
     with ThreadPoolExecutor(8) as pool:
         blocked(mirror, engine, pool)
         long = [[7, 7, 7, 7]] * 100
-        document = pool.submit(engine.translate_ids, long, DecodingOptions(beam=1))
+        document = pool.submit(engine.translate_ids, long, DecodingOptions(beam_size=1))
         until(lambda: engine.waiting == 100)
         short = [
-            pool.submit(engine.translate_ids, [[5, n]], DecodingOptions(beam=1)) for n in range(4)
+            pool.submit(engine.translate_ids, [[5, n]], DecodingOptions(beam_size=1))
+            for n in range(4)
         ]
         until(lambda: engine.waiting == 104)
         mirror.gate.set()
@@ -136,8 +137,8 @@ def test_one_that_fails_harms_no_other() -> None:
     engine = BatchingEngine(mirror, wait=0.0)
     with ThreadPoolExecutor(4) as pool:
         blocked(mirror, engine, pool)
-        bad = pool.submit(engine.translate_ids, [[4], [POISON], [5]], DecodingOptions(beam=1))
-        good = pool.submit(engine.translate_ids, [[8, 9]], DecodingOptions(beam=1))
+        bad = pool.submit(engine.translate_ids, [[4], [POISON], [5]], DecodingOptions(beam_size=1))
+        good = pool.submit(engine.translate_ids, [[8, 9]], DecodingOptions(beam_size=1))
         until(lambda: engine.waiting == 4)
         mirror.gate.set()
         with pytest.raises(ValueError, match="poison"):
@@ -151,15 +152,15 @@ def test_too_much_is_refused_at_once() -> None:
     engine = BatchingEngine(mirror, most=10, wait=0.0)
     with ThreadPoolExecutor(4) as pool:
         blocked(mirror, engine, pool)
-        waiting = pool.submit(engine.translate_ids, [[4]] * 8, DecodingOptions(beam=1))
+        waiting = pool.submit(engine.translate_ids, [[4]] * 8, DecodingOptions(beam_size=1))
         until(lambda: engine.waiting == 8)
         with pytest.raises(OverloadedError):
-            engine.translate_ids([[5]] * 3, DecodingOptions(beam=1))
+            engine.translate_ids([[5]] * 3, DecodingOptions(beam_size=1))
         mirror.gate.set()
         assert len(waiting.result()) == 8
     engine.close()
     with pytest.raises(OverloadedError, match="stopping"):
-        engine.translate_ids([[5]], DecodingOptions(beam=1))
+        engine.translate_ids([[5]], DecodingOptions(beam_size=1))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +173,7 @@ def test_who_gives_up_is_not_worked_for(patience: Patience, error: type[Exceptio
 
     def impatient() -> None:
         with patient(patience):
-            engine.translate_ids([[44]] * 5, DecodingOptions(beam=1))
+            engine.translate_ids([[44]] * 5, DecodingOptions(beam_size=1))
 
     with ThreadPoolExecutor(4) as pool:
         blocked(mirror, engine, pool)

@@ -157,6 +157,6 @@ def test_an_imported_model_is_served_and_looked_into(tmp_path: Path) -> None:
         assert answer["translatedText"] == translator(text)
         question = {"q": text, "source": "fr", "target": "en", "beam": 1}
         seen = httpx.post(f"{here.address}/trace", json=question, timeout=120).json()
-    inside = translator.look(text, beam=1)
+    inside = translator.look(text, beam_size=1)
     assert seen["text"] == inside.text
     assert seen["tokens"] == json.loads(json.dumps(inside.as_dict()["tokens"]))

@@ -23,7 +23,7 @@ def texts(count: int = 300) -> list[str]:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_texts_give_the_same_bytes(kind: str) -> None:
-    config = TokenizerConfig(kind=kind, vocab_size=400, sample=200)
+    config = TokenizerConfig(model_type=kind, vocab_size=400, input_sentence_size=200)
     here = Tokenizer.train(texts(), config)
     assert here.model == Tokenizer.train(texts(), config).model
     code = (
@@ -40,7 +40,7 @@ def test_the_same_texts_give_the_same_bytes(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_special_ids_and_tags(kind: str) -> None:
     made = Tokenizer.train(
-        texts(), TokenizerConfig(kind=kind, vocab_size=400), ("de", "en", "pt_BR")
+        texts(), TokenizerConfig(model_type=kind, vocab_size=400), ("de", "en", "pt_BR")
     )
     assert (made.pad_id, made.unk_id, made.bos_id, made.eos_id) == (0, 1, 2, 3)
     assert made.languages == ("de", "en", "pt_BR")
@@ -73,7 +73,7 @@ def test_what_a_person_types_stays_text(kind: str, typed: str) -> None:
 def test_a_corpus_full_of_special_tokens_teaches_none() -> None:
     hostile = ["<2fr> </s> <s> <unk> <pad> <0x41>", "▁▁▁ ▁x", "\x00\x00", "▅ ▅▅"] * 200
     for kind in KINDS:
-        made = Tokenizer.train(texts() + hostile, TokenizerConfig(kind=kind, vocab_size=400))
+        made = Tokenizer.train(texts() + hostile, TokenizerConfig(model_type=kind, vocab_size=400))
         for text in hostile[:4]:
             assert made.decode(made.encode(text)) == text
             assert min(made.encode(text)) > made.tag_id("fr")
@@ -102,19 +102,19 @@ def test_the_piece_table_is_readable() -> None:
 def test_a_vocabulary_too_large_names_the_largest(kind: str) -> None:
     corpus = texts(60)
     with pytest.raises(InputError, match="more than this corpus can fill") as error:
-        Tokenizer.train(corpus, TokenizerConfig(kind=kind, vocab_size=90_000))
+        Tokenizer.train(corpus, TokenizerConfig(model_type=kind, vocab_size=90_000))
     largest = int(str(error.value).split("set it to ")[1].split()[0])
-    assert Tokenizer.train(corpus, TokenizerConfig(kind=kind, vocab_size=largest))
+    assert Tokenizer.train(corpus, TokenizerConfig(model_type=kind, vocab_size=largest))
     with pytest.raises(InputError):
-        Tokenizer.train(corpus, TokenizerConfig(kind=kind, vocab_size=largest + 1))
+        Tokenizer.train(corpus, TokenizerConfig(model_type=kind, vocab_size=largest + 1))
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_vocabulary_too_small_names_the_smallest(kind: str) -> None:
     with pytest.raises(InputError, match="less than the characters and bytes need") as error:
-        Tokenizer.train(texts(), TokenizerConfig(kind=kind, vocab_size=264))
+        Tokenizer.train(texts(), TokenizerConfig(model_type=kind, vocab_size=264))
     smallest = int(str(error.value).split("set it to ")[1].split()[0])
-    assert Tokenizer.train(texts(), TokenizerConfig(kind=kind, vocab_size=smallest))
+    assert Tokenizer.train(texts(), TokenizerConfig(model_type=kind, vocab_size=smallest))
 
 
 @pytest.mark.parametrize("nothing", [[], ["", ""]])

@@ -17,7 +17,7 @@ from pellucid.cli import main as cli
 from pellucid.config import Recipe, load_recipe
 from pellucid.data.batches import Batch, Batches
 from pellucid.data.prepare import prepare
-from pellucid.data.store import Prepared
+from pellucid.data.store import PreparedData
 from pellucid.errors import InputError
 from pellucid.model import Transformer
 from pellucid.training import run as run_module
@@ -38,12 +38,12 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def prepared(path: Path) -> Prepared:
+def prepared(path: Path) -> PreparedData:
     recipe = load_recipe(path)
     return prepare(recipe.data, recipe.tokenizer, path.parent / "data", workers=1)
 
 
-def make_loop(recipe: Recipe, prepared: Prepared, folder: Path) -> Loop:
+def make_loop(recipe: Recipe, prepared: PreparedData, folder: Path) -> Loop:
     torch.manual_seed(0)
     model = Transformer(recipe.model.config(prepared.tokenizer.vocab_size)).double()
     return Loop(
@@ -81,10 +81,14 @@ def joined(batches: list[Batch]) -> Batch:
 @pytest.mark.parametrize("optimizer", ["adamw", "muon"])
 @pytest.mark.parametrize("clip", [0, 0.05])
 def test_accumulated_batches_equal_one_batch(
-    optimizer: str, clip: float, path: Path, prepared: Prepared, tmp_path: Path
+    optimizer: str, clip: float, path: Path, prepared: PreparedData, tmp_path: Path
 ) -> None:
     """Of different sizes, so that a mean of means would differ; two steps, clipped or not."""
-    settings = ["model.dropout=0", f"training.optimizer={optimizer}", f"training.clip={clip}"]
+    settings = [
+        "model.dropout=0",
+        f"training.optimizer={optimizer}",
+        f"training.max_grad_norm={clip}",
+    ]
     recipe = load_recipe(path, settings)
     apart, together = (make_loop(recipe, prepared, tmp_path) for _ in range(2))
     some = [batch for _, batch in zip(range(6), apart.batches.epoch(0), strict=False)]
@@ -94,13 +98,15 @@ def test_accumulated_batches_equal_one_batch(
         other = together._step([joined(three)], 0.0, 0.0)
         assert one.loss == pytest.approx(other.loss, abs=1e-6)
         assert one.smoothed_loss == pytest.approx(other.smoothed_loss, abs=1e-6)
-        assert one.gradient_norm == pytest.approx(other.gradient_norm, abs=1e-6)
+        assert one.grad_norm == pytest.approx(other.grad_norm, abs=1e-6)
         assert one.target_tokens == other.target_tokens
     for mine, yours in zip(apart.model.parameters(), together.model.parameters(), strict=True):
         torch.testing.assert_close(mine, yours, rtol=0, atol=1e-6)
 
 
-def test_the_reported_loss_is_the_plain_one(path: Path, prepared: Prepared, tmp_path: Path) -> None:
+def test_the_reported_loss_is_the_plain_one(
+    path: Path, prepared: PreparedData, tmp_path: Path
+) -> None:
     recipe = load_recipe(path, ["model.dropout=0"])
     loop = make_loop(recipe, prepared, tmp_path)
     batch = next(loop.batches.epoch(0))
@@ -138,7 +144,7 @@ def test_early_stopping_and_the_best_weights(
         return Scores(next(losses), None, None, {}, {}, [])
 
     monkeypatch.setattr(Validation, "run", judged)
-    settings = ["validation.every=2", "stopping.patience=3", "training.ema=0.5"]
+    settings = ["validation.every=2", "early_stopping.patience=3", "training.ema_decay=0.5"]
     train(path, folder=tmp_path / "run", overrides=[*settings, "checkpoints.keep=1"])
     validations = lines(tmp_path / "run", "valid")
     assert [line["step"] for line in validations] == [2, 4, 6, 8, 10]
@@ -163,11 +169,11 @@ def test_higher_scores_are_better(
 
     monkeypatch.setattr(Validation, "run", judged)
     settings = [
-        f"validation.metric={metric}",
+        f"early_stopping.metric={metric}",
         "validation.translate=true",
         "validation.every=1",
         "training.steps=4",
-        "stopping.least_gain=0.5",
+        "early_stopping.min_delta=0.5",
     ]
     train(path, folder=tmp_path / "run", overrides=settings)
     found = [line["best"] for line in lines(tmp_path / "run", "valid")]
@@ -175,7 +181,11 @@ def test_higher_scores_are_better(
 
 
 def test_the_mean_of_the_last_checkpoints_is_the_result(path: Path, tmp_path: Path) -> None:
-    train(path, folder=tmp_path / "run", overrides=["training.average=3", "checkpoints.keep=1"])
+    train(
+        path,
+        folder=tmp_path / "run",
+        overrides=["training.average_checkpoints=3", "checkpoints.keep=1"],
+    )
     folders = [tmp_path / "run" / "checkpoints" / f"step-000000{n}" for n in ("08", "12", "16")]
     files = [load_file(folder / "model.safetensors") for folder in folders]
     model = Bundle.open(tmp_path / "run" / "bundle").model()
@@ -254,7 +264,7 @@ MISTAKES = {
         ["memory.tmx has no fr", "its languages are de, en"],
     ),
     "vocabulary": ([], ["tokenizer.vocab_size=9000"], ["vocab_size = 9000", "or less"]),
-    "budget": ([], ["batches.tokens=12"], ["tokens = 12", "longest sentence", "or more"]),
+    "budget": ([], ["batches.max_tokens=12"], ["tokens = 12", "longest sentence", "or more"]),
     "gpu": ([], ["training.device=cuda:7"], ["'cuda:7'", "GPU 7", "'auto' or 'cpu'"]),
     "setting": ([], ["training.warmpu=3"], ["'warmpu'", "did you mean 'warmup'"]),
 }

@@ -18,7 +18,7 @@ from pellucid.training import devices
 from pellucid.training.optim.averaging import MovingAverage, mean_of
 from pellucid.training.optim.muon import POLYNOMIALS, Blocks, Muon, orthogonalised
 from pellucid.training.optim.optimizers import Optimizers, inner_matrices
-from pellucid.training.optim.schedule import highest_rate, rate_share
+from pellucid.training.optim.schedule import peak_learning_rate, rate_share
 
 FLOAT = torch.float32
 
@@ -190,7 +190,7 @@ def gradients(model: Transformer, seed: int) -> None:
 
 @pytest.mark.parametrize("name", ["adam", "adamw", "muon"])
 def test_the_state_is_plain_tensors_that_go_on(name: str, tmp_path: Path) -> None:
-    config = TrainingConfig(steps=9, optimizer=name, weight_decay=0.1, rate=0.01)
+    config = TrainingConfig(steps=9, optimizer=name, weight_decay=0.1, learning_rate=0.01)
     straight, stopped = small(), small()
     first, second = Optimizers(straight, config), Optimizers(stopped, config)
     for step in range(2):
@@ -221,7 +221,7 @@ def test_a_state_of_another_model_is_refused() -> None:
 
 
 def test_norms_and_biases_do_not_decay() -> None:
-    config = TrainingConfig(steps=9, optimizer="adamw", weight_decay=0.5, rate=0.1)
+    config = TrainingConfig(steps=9, optimizer="adamw", weight_decay=0.5, learning_rate=0.1)
     model = small()
     optimizers = Optimizers(model, config)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
@@ -236,7 +236,7 @@ def test_norms_and_biases_do_not_decay() -> None:
 def test_adam_as_in_the_paper() -> None:
     """One step, by hand: betas 0.9 and 0.98, epsilon 1e-9."""
     model = small()
-    optimizers = Optimizers(model, TrainingConfig(steps=9, optimizer="adam", rate=0.01))
+    optimizers = Optimizers(model, TrainingConfig(steps=9, optimizer="adam", learning_rate=0.01))
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     gradients(model, 0)
     optimizers.step(1.0)
@@ -248,11 +248,11 @@ def test_adam_as_in_the_paper() -> None:
 
 def test_the_papers_schedule() -> None:
     """lrate = d^-0.5 min(step^-0.5, step warmup^-1.5), formula (3)."""
-    config = TrainingConfig(steps=100_000, schedule="noam", warmup=4000)
+    config = TrainingConfig(steps=100_000, schedule="noam", warmup_steps=4000)
     for width in (512, 1024):
         for step in (1, 100, 3999, 4000, 4001, 100_000):
             formula = width**-0.5 * min(step**-0.5, step * 4000**-1.5)
-            found = highest_rate(config, width) * rate_share(config, step, 100_000)
+            found = peak_learning_rate(config, width) * rate_share(config, step, 100_000)
             assert found == pytest.approx(formula, rel=1e-12)
 
 
@@ -273,7 +273,11 @@ def test_every_schedule_rises_and_never_rises_again(
     if schedule == "noam" and warmup == 0:
         return
     config = TrainingConfig(
-        steps=total, schedule=schedule, warmup=warmup, final_rate=final, decay=decay
+        steps=total,
+        schedule=schedule,
+        warmup_steps=warmup,
+        min_lr_ratio=final,
+        decay_fraction=decay,
     )
     shares = [rate_share(config, step, total) for step in range(1, total + 1)]
     assert all(0 < share <= 1 for share in shares)
@@ -287,11 +291,13 @@ def test_every_schedule_rises_and_never_rises_again(
 
 
 def test_where_schedules_end() -> None:
-    wsd = TrainingConfig(steps=100, schedule="warmup_stable_decay", warmup=10, decay=0.2)
+    wsd = TrainingConfig(
+        steps=100, schedule="warmup_stable_decay", warmup_steps=10, decay_fraction=0.2
+    )
     assert rate_share(wsd, 80, 100) == 1.0
     assert rate_share(wsd, 100, 100) == pytest.approx(1 / 20)
     assert rate_share(wsd, 101, 100) == 0.0
-    cosine = TrainingConfig(steps=100, schedule="cosine", warmup=0, final_rate=0.1)
+    cosine = TrainingConfig(steps=100, schedule="cosine", warmup_steps=0, min_lr_ratio=0.1)
     assert rate_share(cosine, 101, 100) == pytest.approx(0.1)
     assert rate_share(cosine, 50, 100) == pytest.approx(0.55, abs=0.01)
     with pytest.raises(ConfigError, match="must know its end in steps"):

@@ -47,7 +47,7 @@ def recipe_for(folder: Path, count: int = 60, **sections: dict[str, object]) -> 
 
 configs = st.builds(
     lambda heads, group, K, **more: ModelConfig(
-        width=heads * K, heads=heads, key_value_heads=heads // group, **more
+        d_model=heads * K, num_heads=heads, num_kv_heads=heads // group, **more
     ),
     heads=st.sampled_from([2, 4]),
     group=st.sampled_from([1, 2]),
@@ -79,8 +79,8 @@ def test_flops_are_what_torch_counts(config: ModelConfig, shape: BatchShape) -> 
     # PyTorch's fused attention computes its scores again on the way back; we count them once.
     extra = backward.get_total_flops() - 2 * forward.get_total_flops()
     B, S, T = shape
-    scores = 2 * B * config.width * (config.encoder_layers * S * S)
-    scores += 2 * B * config.width * config.decoder_layers * (T * T + T * S)
+    scores = 2 * B * config.d_model * (config.encoder_layers * S * S)
+    scores += 2 * B * config.d_model * config.decoder_layers * (T * T + T * S)
     assert extra in (0, scores)
     assert training_flops(config, shape) == 3 * forward.get_total_flops()
 
@@ -93,8 +93,8 @@ def test_the_dry_run_builds_the_real_model(config: ModelConfig, shape: BatchShap
     assert all(parameter.is_meta for parameter in model.parameters())
     # each layer keeps at least what goes into it, and in all less than a hundred such vectors
     layers = config.encoder_layers * shape.source + config.decoder_layers * shape.target
-    state = 4 * shape.sentences * config.width * layers
-    assert state < kept < 100 * (state + 4 * shape.tokens * (config.width + 33)) + 10_000
+    state = 4 * shape.sentences * config.d_model * layers
+    assert state < kept < 100 * (state + 4 * shape.tokens * (config.d_model + 33)) + 10_000
 
 
 def test_what_is_kept_grows_with_the_batch() -> None:
@@ -128,7 +128,7 @@ def test_the_paper_and_the_other_ways_to_count(name: str) -> None:
     assert plan.flops < both < run.cost
     assert plan.flops / run.cost == pytest.approx({"base": 0.29, "big": 0.42}[name], rel=0.05)
     # On 8 of the paper's GPUs the assumed utilisation gives about the seconds it reports.
-    eight = load_recipe(RECIPES / f"wmt14-{name}.toml", ["batches.tokens=3125"])
+    eight = load_recipe(RECIPES / f"wmt14-{name}.toml", ["batches.max_tokens=3125"])
     seconds = make_plan(eight, hardware="p100", count=8).seconds_per_step
     assert seconds == pytest.approx(run.seconds_per_step, rel=0.25)
 
@@ -193,7 +193,7 @@ def test_memory_by_part(tmp_path: Path) -> None:
 
 
 def test_shards_share_the_memory(tmp_path: Path) -> None:
-    recipe = recipe_for(tmp_path, training={"parallel": "shards"})
+    recipe = recipe_for(tmp_path, training={"parallel": "fsdp"})
     one, four = (make_plan(recipe, hardware="a100", count=n).memory for n in (1, 4))
     assert four["weights"] == one["weights"] // 4
     assert four["activations"] == one["activations"]
@@ -262,7 +262,7 @@ def test_unknown_hardware_names_the_nearest(tmp_path: Path) -> None:
 
 def test_a_recipe_that_cannot_run_is_refused() -> None:
     with pytest.raises(ConfigError, match="heads"):
-        load_recipe(RECIPES / "toy.toml", ["model.heads=7"])
+        load_recipe(RECIPES / "toy.toml", ["model.num_heads=7"])
 
 
 def run_plan(*arguments: str) -> subprocess.CompletedProcess[str]:

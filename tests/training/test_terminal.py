@@ -22,12 +22,12 @@ from pellucid.training.callbacks import tensorboard as events
 from pellucid.training.callbacks.formatting import duration, sparkline
 from pellucid.training.callbacks.metrics_file import CLOCK, METRICS, Metrics, read_metrics
 from pellucid.training.callbacks.terminal import (
+    Callback,
     Lines,
     Panel,
     Sample,
     StepReport,
     ValidationReport,
-    Watcher,
     watchers_for,
 )
 
@@ -43,8 +43,8 @@ def step(number: int, *, loss: float = 3.0, seconds: float = 0.5) -> StepReport:
         epoch=number / 10,
         loss=loss,
         smoothed_loss=loss + 0.5,
-        rate=1e-3,
-        gradient_norm=1.5,
+        learning_rate=1e-3,
+        grad_norm=1.5,
         target_tokens=1000,
         seconds=seconds,
         waited=0.1,
@@ -67,7 +67,7 @@ def validation(number: int) -> ValidationReport:
     )
 
 
-def watch(watchers: list[Watcher], first: int, last: int, resumed_from: int | None = None) -> None:
+def watch(watchers: list[Callback], first: int, last: int, resumed_from: int | None = None) -> None:
     """A run of some steps, with a validation and a checkpoint after every fifth."""
     for watcher in watchers:
         watcher.started(RECIPE, 12345, DATA, resumed_from)
@@ -79,7 +79,7 @@ def watch(watchers: list[Watcher], first: int, last: int, resumed_from: int | No
                 watcher.saved(Path("checkpoints") / f"step-{number:08}")
 
 
-def finish(watchers: list[Watcher]) -> None:
+def finish(watchers: list[Callback]) -> None:
     for watcher in watchers:
         watcher.finished({"ended": "all steps are done", "BLEU": 31.25, "nothing": None})
 

@@ -29,7 +29,7 @@ from pellucid.text.segmentation import (
     with_stand_ins,
     without_protected,
 )
-from pellucid.translator import Report, Translator
+from pellucid.translator import TranslationReport, Translator
 from tests.bundles import write_bundle
 
 SHORT = {"max_length": 6, "max_length_extra": 6}
@@ -265,7 +265,7 @@ def test_long_sentences_are_split_and_reported(bundle: Bundle) -> None:
     assert found.text == text
     assert found.split == 1
     assert len(found.sentences) > 4
-    report = Report()
+    report = TranslationReport()
     assert list(Translator(bundle, Parrot()).translate_lines([text], report=report)) == [text]
     assert report.split == 1
 
@@ -273,7 +273,7 @@ def test_long_sentences_are_split_and_reported(bundle: Bundle) -> None:
 def test_outputs_that_are_cut_are_reported(translator: Translator) -> None:
     found = translator.translate(["le vélo"], max_length=2)[0]
     assert found.ended == "length"
-    report = Report()
+    report = TranslationReport()
     list(translator.translate_lines(["le vélo"], report=report, max_length=2))
     assert report.cut == 1
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import cast
 
 from pellucid.bulk.job import Job, Options
-from pellucid.bulk.places import Place
+from pellucid.bulk.places import Location
 from pellucid.bulk.run_job import News, Summary, answers_here, run, survey
 from pellucid.decoding.engine_selection import EngineName
 from pellucid.errors import InputError, PellucidError
@@ -31,7 +31,7 @@ def run_bulk(
     source: str | None,
     target: str | None,
     model: str | None,
-    beam: int,
+    beam_size: int,
     engine: str,
     as_json: bool,
 ) -> None:
@@ -46,9 +46,9 @@ def run_bulk(
     bundle = open_bundle(model)
     way = choose_direction(bundle.settings, source, target)
     chosen = Options(
-        bundle.fingerprint, way.source, way.target, beam, engine, column or "text", into
+        bundle.fingerprint, way.source, way.target, beam_size, engine, column or "text", into
     )
-    job = Job(Place.of(output), chosen)
+    job = Job(Location.of(output), chosen)
     todo, done = survey(job, inputs)
     try:
         with _shown() as tell:

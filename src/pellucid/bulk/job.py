@@ -24,7 +24,7 @@ from typing import Any
 
 import pellucid
 from pellucid.bulk.parts import PART_ROWS, kind_of, read_parts
-from pellucid.bulk.places import Place
+from pellucid.bulk.places import Location
 from pellucid.errors import InputError, PellucidError
 
 FORMAT = 1
@@ -40,7 +40,7 @@ class Options:
     """The bundle's fingerprint."""
     source: str
     target: str
-    beam: int = 4
+    beam_size: int = 4
     engine: str = "auto"
     column: str = "text"
     into: str | None = None
@@ -52,7 +52,7 @@ class Input:
     """A file to translate."""
 
     name: str
-    place: Place
+    place: Location
     done: dict[int, str]
     """The digests of its finished parts, by their numbers."""
 
@@ -61,18 +61,18 @@ class Input:
 class Job:
     """Where the output goes, and the options."""
 
-    output: Place
+    output: Location
     options: Options
     version: str = pellucid.__version__
 
-    def _own(self, *names: str) -> Place:
+    def _own(self, *names: str) -> Location:
         return self.output.child(posixpath.join(_OWN, *names))
 
-    def parts_of(self, file: str) -> Place:
+    def parts_of(self, file: str) -> Location:
         """The folder of a file's finished parts."""
         return self._own("parts", file)
 
-    def record_of(self, file: str) -> Place:
+    def record_of(self, file: str) -> Location:
         """What is said of a finished file."""
         return self._own("files", f"{file}.json")
 
@@ -107,7 +107,7 @@ class Job:
         place = self.record_of(file)
         return dict(json.loads(place.read())) if place.exists() else None
 
-    def check_new(self, name: str, place: Place) -> Input:
+    def check_new(self, name: str, place: Location) -> Input:
         """A file that is still to do, with what is done of it.
 
         A file of somebody else in the place of the output is an error.
@@ -124,7 +124,7 @@ class Job:
             )
         return Input(name, place, done)
 
-    def check_unchanged(self, record: dict[str, Any], name: str, place: Place) -> None:
+    def check_unchanged(self, record: dict[str, Any], name: str, place: Location) -> None:
         """Raise an error where the input of a finished file is another one by now."""
         info = place.info()
         if info.size == record["size"] and info.mtime_ns == record["time"]:
@@ -147,14 +147,14 @@ def whole_digest(digests: Iterator[str]) -> str:
     return hashlib.sha256("".join(digests).encode()).hexdigest()[:24]
 
 
-def changed(place: Place, output: Place) -> InputError:
+def changed(place: Location, output: Location) -> InputError:
     """What is said of an input that is not what it was."""
     return InputError(
         f"{place} has changed since {output} was begun: name another --output for what it is now"
     )
 
 
-def assemble(job: Job, file: str, place: Place) -> dict[str, Any]:
+def assemble(job: Job, file: str, place: Location) -> dict[str, Any]:
     """Put the parts of a file together, in order; what is recorded of it."""
     folder = job.parts_of(file)
     names = sorted(n.removesuffix(".json") for n in folder.names() if n.endswith(".json"))
@@ -188,7 +188,7 @@ def assemble(job: Job, file: str, place: Place) -> dict[str, Any]:
     return record
 
 
-def _joined_tables(folder: Place, names: list[str]) -> Any:
+def _joined_tables(folder: Location, names: list[str]) -> Any:
     import pyarrow as pa  # type: ignore[import-untyped]
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 

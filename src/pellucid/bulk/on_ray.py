@@ -21,7 +21,7 @@ from typing import Any, cast
 from pellucid.bulk.job import Input, Job, assemble
 from pellucid.bulk.messages import Answer, Note, answer, messages
 from pellucid.bulk.parts import Part
-from pellucid.bulk.places import Place
+from pellucid.bulk.places import Location
 from pellucid.bulk.worker import Worker
 from pellucid.bundle import MANIFEST, Bundle
 from pellucid.decoding.engine_selection import EngineName
@@ -145,7 +145,7 @@ def answers(
         context.target_max_block_size, context.enable_progress_bars = before
 
 
-def assemble_there(job: Job, file: str, place: Place) -> dict[str, Any]:
+def assemble_there(job: Job, file: str, place: Location) -> dict[str, Any]:
     """Put a file together on whichever machine has room."""
     import ray
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import IO, Any, Literal
 
-from pellucid.bulk.places import Place
+from pellucid.bulk.places import Location
 from pellucid.errors import InputError, PellucidError
 from pellucid.translator.files import LONGEST_LINE
 from pellucid.translator.translator import FIRST_WINDOW, WINDOW
@@ -90,7 +90,9 @@ def kind_of(name: str) -> tuple[Kind, str]:
     return kind, packed
 
 
-def read_parts(place: Place, name: str, column: str, part_rows: int = PART_ROWS) -> Iterator[Part]:
+def read_parts(
+    place: Location, name: str, column: str, part_rows: int = PART_ROWS
+) -> Iterator[Part]:
     """The parts of a file, in order; at least one, though it may have no rows."""
     kind, packed = kind_of(name)
     with place.open() as file:

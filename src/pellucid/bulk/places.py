@@ -23,7 +23,7 @@ _WILD = "*?["
 
 
 @dataclass(frozen=True)
-class Place:
+class Location:
     """A file or a folder, wherever it is. It may be sent to another process."""
 
     files: Any
@@ -31,7 +31,7 @@ class Place:
     path: str
 
     @classmethod
-    def of(cls, address: str) -> Place:
+    def of(cls, address: str) -> Location:
         """The place that an address or a path of this machine names."""
         try:
             from pyarrow.fs import (  # type: ignore[import-untyped]
@@ -64,9 +64,9 @@ class Place:
         """Whether it is on a disk of this machine, or one mounted like that."""
         return bool(self.files.type_name == "local")
 
-    def child(self, name: str) -> Place:
+    def child(self, name: str) -> Location:
         """What has this name in the folder."""
-        return Place(self.files, posixpath.join(self.path, name))
+        return Location(self.files, posixpath.join(self.path, name))
 
     def info(self) -> Any:
         """Size, time and kind, as pyarrow.fs.FileInfo."""
@@ -98,7 +98,7 @@ class Place:
 
     def write(self, fill: bytes | Callable[[Any], None]) -> None:
         """Write the file as a whole: bytes, or what a function writes to the stream it gets."""
-        draft = Place(self.files, f"{self.path}.{uuid.uuid4().hex[:8]}.tmp")
+        draft = Location(self.files, f"{self.path}.{uuid.uuid4().hex[:8]}.tmp")
         with self._explained("write"):
             self.files.create_dir(posixpath.dirname(self.path), recursive=True)
             try:
@@ -117,7 +117,7 @@ class Place:
                     self.files.delete_file(draft.path)
                 raise
 
-    def move_to(self, other: Place) -> None:
+    def move_to(self, other: Location) -> None:
         """Rename it, over another file if need be."""
         with self._explained("move"):
             self.files.create_dir(posixpath.dirname(other.path), recursive=True)
@@ -153,7 +153,7 @@ def _on_the_disk(path: str) -> None:
         os.close(handle)
 
 
-def find_inputs(pattern: str) -> list[tuple[str, Place]]:
+def find_inputs(pattern: str) -> list[tuple[str, Location]]:
     """The files that a pattern, a folder or a name means, with their names below its fixed part.
 
     `in/*.txt` finds files in `in`, `in/**` and a folder all below it. Names that begin with a dot
@@ -161,7 +161,7 @@ def find_inputs(pattern: str) -> list[tuple[str, Place]]:
     """
     from pyarrow.fs import FileSelector, FileType
 
-    place = Place.of(pattern)
+    place = Location.of(pattern)
     parts = place.path.split("/")
     wild = next((i for i, part in enumerate(parts) if any(c in part for c in _WILD)), None)
     if wild is None:
@@ -183,7 +183,7 @@ def find_inputs(pattern: str) -> list[tuple[str, Place]]:
         steps = name.split("/")
         hidden = any(step.startswith((".", "_")) for step in steps)
         if info.is_file and not hidden and _matches(steps, parts[wild:]):
-            found.append((name, Place(place.files, info.path)))
+            found.append((name, Location(place.files, info.path)))
     if not found:
         raise InputError(f"no file matches {pattern}: check --input")
     return sorted(found, key=lambda pair: pair[0])

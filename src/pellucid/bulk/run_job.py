@@ -12,14 +12,14 @@ from typing import Any, NamedTuple
 from pellucid.bulk.job import Input, Job, assemble, total
 from pellucid.bulk.messages import Answer, answer, messages
 from pellucid.bulk.parts import kind_of
-from pellucid.bulk.places import Place, find_inputs
+from pellucid.bulk.places import Location, find_inputs
 from pellucid.bulk.worker import Worker
 from pellucid.errors import InputError, PellucidError
 from pellucid.translator.translator import Translator
 
 _AT_ONCE = 16  # files that are looked at, or put together, at the same time
 
-Assembler = Callable[[Job, str, Place], dict[str, Any]]
+Assembler = Callable[[Job, str, Location], dict[str, Any]]
 
 
 class News(NamedTuple):
@@ -65,7 +65,7 @@ class Summary:
 
 def survey(job: Job, patterns: Sequence[str]) -> tuple[list[Input], list[dict[str, Any]]]:
     """The files that are still to do, and the records of those that are done."""
-    found: dict[str, Place] = {}
+    found: dict[str, Location] = {}
     for pattern in patterns:
         for name, place in find_inputs(pattern):
             kind_of(name)
@@ -76,7 +76,7 @@ def survey(job: Job, patterns: Sequence[str]) -> tuple[list[Input], list[dict[st
             found[name] = place
     again = job.begin()
 
-    def look(pair: tuple[str, Place]) -> Input | dict[str, Any]:
+    def look(pair: tuple[str, Location]) -> Input | dict[str, Any]:
         record = job.finished(pair[0]) if again else None
         if record is None:
             return job.check_new(*pair)

@@ -12,7 +12,7 @@ from pellucid.bulk.worker import translated
 from pellucid.decoding.engine_selection import EngineName
 from pellucid.errors import InputError
 from pellucid.translator.loading import load
-from pellucid.translator.translation_report import Report
+from pellucid.translator.translation_report import TranslationReport
 from pellucid.translator.translator import Translator
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def spark_translate(
     reason: str | None = None,
     source: str | None = None,
     target: str | None = None,
-    beam: int = 4,
+    beam_size: int = 4,
     engine: str = "auto",
     threads: int = 1,
 ) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
@@ -45,14 +45,16 @@ def spark_translate(
     if not column:
         raise InputError("spark_translate needs column: the name of the column to translate")
     name = str(model)
-    settings = {"source": source, "target": target, "beam": beam}
+    settings = {"source": source, "target": target, "beam": beam_size}
 
     def translate(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         import pandas as pd
 
         for frame in frames:
             translator = _loaded(name, engine, threads)
-            made = translated(translator, [_text(v) for v in frame[column]], settings, Report())
+            made = translated(
+                translator, [_text(v) for v in frame[column]], settings, TranslationReport()
+            )
             new = {into or column: [m if isinstance(m, str) else None for m in made]}
             if reason is not None:
                 new[reason] = [m.reason if isinstance(m, Failure) else None for m in made]

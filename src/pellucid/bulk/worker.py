@@ -13,10 +13,10 @@ from typing import Any
 import pellucid
 from pellucid.bulk.job import Job
 from pellucid.bulk.parts import Part
-from pellucid.bulk.places import Place
+from pellucid.bulk.places import Location
 from pellucid.bulk.rows import Failure, Made, open_rows
 from pellucid.errors import PellucidError
-from pellucid.translator.translation_report import Report
+from pellucid.translator.translation_report import TranslationReport
 from pellucid.translator.translator import Translator
 
 TRIES = 4
@@ -44,7 +44,7 @@ class Worker:
         tries = _count_try(folder, part)
         clock, processor = time.perf_counter(), time.process_time()
         rows = open_rows(part, options.column, options.into)
-        report = Report()
+        report = TranslationReport()
         if tries < TRIES:
             made = translated(self.translator, rows.texts, self._settings(), report, part.window)
         else:
@@ -79,10 +79,10 @@ class Worker:
 
     def _settings(self) -> dict[str, Any]:
         options = self.job.options
-        return {"source": options.source, "target": options.target, "beam": options.beam}
+        return {"source": options.source, "target": options.target, "beam": options.beam_size}
 
     def _carefully(
-        self, folder: Place, part: Part, texts: Sequence[Made], report: Report
+        self, folder: Location, part: Part, texts: Sequence[Made], report: TranslationReport
     ) -> list[Made]:
         """One row at a time, after workers died over the part: the row that kills them is noted.
 
@@ -103,7 +103,7 @@ class Worker:
         return made
 
 
-def _count_try(folder: Place, part: Part) -> int:
+def _count_try(folder: Location, part: Part) -> int:
     """How many have tried this part before; one more from now on."""
     tries = 0
     while folder.child(f"{part.name}.try{tries}").exists():
@@ -117,7 +117,7 @@ def translated(
     translator: Translator,
     texts: Sequence[Made],
     settings: dict[str, Any],
-    report: Report,
+    report: TranslationReport,
     window: int | None = None,
 ) -> list[Made]:
     """What becomes of each text; failures stay what they are, and so does None.
@@ -126,7 +126,7 @@ def translated(
     """
     given = settings if window is None else {**settings, "first_window": window}
 
-    def together(some: list[str], counted: Report) -> list[str]:
+    def together(some: list[str], counted: TranslationReport) -> list[str]:
         return list(translator.translate_lines(some, report=counted, **given))
 
     wanted = [text for text in texts if isinstance(text, str)]
@@ -135,9 +135,11 @@ def translated(
 
 
 def _or_one_by_one(
-    together: Callable[[list[str], Report], list[str]], texts: list[str], report: Report
+    together: Callable[[list[str], TranslationReport], list[str]],
+    texts: list[str],
+    report: TranslationReport,
 ) -> list[Made]:
-    counted = Report()
+    counted = TranslationReport()
     try:
         made: list[Made] = list(together(texts, counted))
     except Exception as error:

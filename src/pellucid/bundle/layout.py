@@ -69,7 +69,7 @@ class BundleConfig(Settings):
             )
         layer, head = self.alignment or (0, 0)
         if self.alignment and not (
-            0 <= layer < self.model.decoder_layers and -1 <= head < self.model.heads
+            0 <= layer < self.model.decoder_layers and -1 <= head < self.model.num_heads
         ):
             raise ValueError(f"alignment = [{layer}, {head}] is no layer and head of this model")
         return self
@@ -93,10 +93,14 @@ class BundleConfig(Settings):
 def tied_names(config: ModelConfig) -> dict[str, str]:
     """Weights that are another one under a second name: the second name to the first."""
     first = "target_embedding.tokens.weight"
-    if config.tie == "none":
+    if config.tie_embeddings == "none":
         return {}
     tied = {"output.weight": first}
-    return {"source_embedding.tokens.weight": first, **tied} if config.tie == "all" else tied
+    return (
+        {"source_embedding.tokens.weight": first, **tied}
+        if config.tie_embeddings == "all"
+        else tied
+    )
 
 
 def read_config(path: Path) -> BundleConfig:

@@ -201,7 +201,7 @@ def evaluate(
         list[Path] | None,
         Option(metavar="FILE", help="Training data: look for the test in it. Repeatable."),
     ] = None,
-    beam: Annotated[int, Option(min=1, max=1024, help="1 is fastest.")] = 4,
+    beam_size: Annotated[int, Option(min=1, max=1024, help="1 is fastest.")] = 4,
     engine: Engine = "auto",
     tokenize: Annotated[
         str | None,
@@ -250,7 +250,7 @@ def evaluate(
         target_language=target_language,
         against=against or [],
         train=train or [],
-        beam=beam,
+        beam=beam_size,
         engine=engine,
         tokenize=tokenize,
         lowercase=lowercase,
@@ -278,7 +278,7 @@ def translate(
     source: From = None,
     target: To = None,
     model: Model = None,
-    beam: Annotated[int, Option(min=1, max=1024, help="1 is fastest.")] = 4,
+    beam_size: Annotated[int, Option(min=1, max=1024, help="1 is fastest.")] = 4,
     n_best: Annotated[int, Option(min=1, max=1024, help="Outputs for each text.")] = 1,
     engine: Engine = "auto",
     as_json: Annotated[
@@ -336,7 +336,7 @@ def translate(
             source=source,
             target=target,
             model=model,
-            beam=beam,
+            beam_size=beam_size,
             engine=engine,
             as_json=as_json,
         )
@@ -351,7 +351,7 @@ def translate(
         source=source,
         target=target,
         model=model,
-        beam=beam,
+        beam_size=beam_size,
         n_best=n_best,
         engine=engine,
         as_json=as_json,
@@ -379,7 +379,7 @@ def look(
     source: From = None,
     target: To = None,
     model: Model = None,
-    beam: Annotated[int, Option(min=1, max=64, help="1 is greedy.")] = 4,
+    beam_size: Annotated[int, Option(min=1, max=64, help="1 is greedy.")] = 4,
 ) -> None:
     """Look inside: what happens in the model for one sentence.
 
@@ -404,7 +404,7 @@ def look(
         source=source,
         target=target,
         model=model,
-        beam=beam,
+        beam_size=beam_size,
     )
     for line in told:
         say(line)

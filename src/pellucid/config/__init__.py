@@ -16,17 +16,18 @@ if TYPE_CHECKING:
         DataConfig,
         TokenizerConfig,
     )
+    from pellucid.config.distillation import DistillationConfig
     from pellucid.config.language_codes import Language, split_direction
     from pellucid.config.model import (
         Activation,
+        EmbeddingTying,
         ModelConfig,
         ModelShape,
-        NormKind,
         NormPlacement,
-        PositionKind,
+        NormType,
+        PositionEncoding,
         PositionLayout,
         QueryKeyNorm,
-        Tying,
     )
     from pellucid.config.recipe import (
         Difference,
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
     from pellucid.config.toml import as_toml
     from pellucid.config.training import (
         CheckpointConfig,
+        EarlyStoppingConfig,
         Metric,
         Schedule,
-        StoppingConfig,
         TrainingConfig,
         ValidationConfig,
     )
@@ -55,23 +56,24 @@ __all__ = [
     "CorpusFormat",
     "DataConfig",
     "Difference",
+    "DistillationConfig",
+    "EarlyStoppingConfig",
+    "EmbeddingTying",
     "Language",
     "Metric",
     "ModelConfig",
     "ModelSection",
     "ModelShape",
-    "NormKind",
     "NormPlacement",
-    "PositionKind",
+    "NormType",
+    "PositionEncoding",
     "PositionLayout",
     "QueryKeyNorm",
     "Recipe",
     "Schedule",
     "Settings",
-    "StoppingConfig",
     "TokenizerConfig",
     "TrainingConfig",
-    "Tying",
     "ValidationConfig",
     "as_toml",
     "load_recipe",
@@ -79,7 +81,9 @@ __all__ = [
     "split_direction",
 ]
 
-_MODULES = ("languages", "settings", "toml", "model", "data", "training", "recipe")
+_MODULES = (
+    "language_codes", "settings", "toml", "model", "data", "training", "distillation", "recipe",
+)  # fmt: skip
 """Each imports only those before it."""
 
 

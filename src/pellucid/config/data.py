@@ -133,12 +133,12 @@ class DataConfig(Settings):
 class TokenizerConfig(Settings):
     """How text is cut into pieces."""
 
-    like: str | None = None
+    from_model: str | None = None
     """A model, as a folder or a name, whose pieces to take in place of new ones; then nothing else
     is set in this section. Models that are trained on different texts, and are to teach one
     another, need the same pieces."""
 
-    kind: Literal["unigram", "bpe"] = "unigram"
+    model_type: Literal["unigram", "bpe"] = "unigram"
     """The most probable pieces (unigram), or byte-pair merges (bpe)."""
 
     vocab_size: int = Field(default=8000, ge=264, le=1_000_000)
@@ -151,7 +151,7 @@ class TokenizerConfig(Settings):
     split_digits: bool = False
     """Cut numbers into single digits."""
 
-    sample: int = Field(default=200_000, ge=1)
+    input_sentence_size: int = Field(default=200_000, ge=1)
     """Learn the pieces from at most this many sentences, drawn at random. The unigram model needs
     2 to 3 KB of memory for each of a hundred characters."""
 
@@ -161,7 +161,7 @@ class TokenizerConfig(Settings):
     @model_validator(mode="after")
     def _pieces_are_decided_once(self) -> Self:
         usual = type(self).model_fields
-        for key in self.model_fields_set - {"like"} if self.like is not None else ():
+        for key in self.model_fields_set - {"like"} if self.from_model is not None else ():
             if getattr(self, key) != usual[key].default:
                 raise ValueError(f"{key} is that of the model that like names: leave it out")
         return self
@@ -170,30 +170,30 @@ class TokenizerConfig(Settings):
 class BatchConfig(Settings):
     """How sentence pairs are put together for a training step."""
 
-    tokens: int = Field(default=4096, ge=8)
+    max_tokens: int = Field(default=4096, ge=8)
     """A batch holds at most this many tokens on each side, padding included: sentences times the
     longest of them, source or target."""
 
-    window: int = Field(default=1_000_000, ge=1)
+    bucket_size: int = Field(default=1_000_000, ge=1)
     """Sentences are grouped by length among this many drawn at random. Fewer give more random
     batches, more give less padding."""
 
     prefetch: int = Field(default=8, ge=0)
     """Batches made ahead in the background; 0 makes each when it is asked for."""
 
-    subword_sampling: float | None = Field(default=None, ge=0, allow_inf_nan=False)
+    subword_regularization: float | None = Field(default=None, ge=0, allow_inf_nan=False)
     """Cut words into pieces at random, anew each epoch. For a unigram tokenizer, how much to keep
     to the best cut (0.1 to 0.5 is usual); for bpe, the share of merges left out (0.1 is usual)."""
 
-    sampled_side: Literal["both", "source"] = "both"
-    """Which side subword_sampling cuts. With training.teachers only "source" can be, for their
+    subword_side: Literal["both", "source"] = "both"
+    """Which side subword_sampling cuts. With distillation.teachers only "source" can be, for their
     answers are about the target's pieces as they are."""
 
-    careless: float = Field(default=0.0, ge=0, le=1)
+    source_noise: float = Field(default=0.0, ge=0, le=1)
     """The share of the sources that are read as if typed in a hurry, other ones each epoch: small
     letters, no mark at the end, accents left off, a slip in a word. So the model learns to forgive
     that; 0.1 is enough."""
 
     def samples(self, side: Literal["source", "target"]) -> bool:
         """Whether the words of this side are cut at random."""
-        return self.subword_sampling is not None and self.sampled_side in ("both", side)
+        return self.subword_regularization is not None and self.subword_side in ("both", side)

@@ -11,26 +11,26 @@ from pellucid.errors import ConfigError, nearest
 
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu", "relu2", "geglu", "geglu_tanh", "swiglu"]
 NormPlacement = Literal["post", "pre", "sandwich"]
-NormKind = Literal["layer", "rms"]
-PositionKind = Literal["sinusoidal", "learned", "rotary", "none"]
+NormType = Literal["layer", "rms"]
+PositionEncoding = Literal["sinusoidal", "learned", "rotary", "none"]
 PositionLayout = Literal["interleaved", "halves"]
-Tying = Literal["all", "decoder", "none"]
+EmbeddingTying = Literal["all", "decoder", "none"]
 QueryKeyNorm = Literal["none", "self", "all"]
 
 
 class ModelShape(Settings):
     """The shape of a Transformer but for its vocabulary. The defaults are the paper's base."""
 
-    width: int = Field(default=512, ge=1)
+    d_model: int = Field(default=512, ge=1)
     """Length of the vector that stands for a token (d_model, D)."""
 
-    feed_forward_width: int = Field(default=2048, ge=1)
+    d_ff: int = Field(default=2048, ge=1)
     """Width inside the feed-forward layers (d_ff, F)."""
 
-    heads: int = Field(default=8, ge=1)
+    num_heads: int = Field(default=8, ge=1)
     """Attention heads (H); each works on width / heads numbers (d_k, K)."""
 
-    key_value_heads: int | None = Field(default=None, ge=1)
+    num_kv_heads: int | None = Field(default=None, ge=1)
     """Heads of the keys and values: as many as heads (unset), one (multi-query) or some
     (grouped-query)."""
 
@@ -44,7 +44,7 @@ class ModelShape(Settings):
     """Where normalisation stands: after the residual sum (the paper), before each sub-layer,
     or on both sides of it."""
 
-    norm_kind: NormKind = "layer"
+    norm_type: NormType = "layer"
     """LayerNorm (mean and variance) or RMSNorm (root mean square only)."""
 
     norm_epsilon: float = Field(default=1e-5, gt=0)
@@ -53,7 +53,7 @@ class ModelShape(Settings):
     activation: Activation = "relu"
     """What bends the feed-forward layer; geglu and swiglu are gated, relu2 is ReLU squared."""
 
-    positions: PositionKind = "sinusoidal"
+    position_encoding: PositionEncoding = "sinusoidal"
     """How the model learns the order of tokens."""
 
     position_layout: PositionLayout = "interleaved"
@@ -78,7 +78,7 @@ class ModelShape(Settings):
     """RMS-normalise each head's queries and keys, which bounds the scores: nowhere, in
     self-attention, or in all attention (CTranslate2 cannot run the last)."""
 
-    tie: Tying = "all"
+    tie_embeddings: EmbeddingTying = "all"
     """Which embeddings are one matrix: source, target and output; target and output; none."""
 
     scale_embedding: bool = True
@@ -116,33 +116,33 @@ class ModelShape(Settings):
     }
 
     @property
-    def head_width(self) -> int:
+    def head_dim(self) -> int:
         """Width of one head (K)."""
-        return self.width // self.heads
+        return self.d_model // self.num_heads
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
-        if self.width % self.heads:
-            fitting = [n for n in range(1, self.width + 1) if self.width % n == 0]
-            close = min(fitting, key=lambda n: abs(n - self.heads))
+        if self.d_model % self.num_heads:
+            fitting = [n for n in range(1, self.d_model + 1) if self.d_model % n == 0]
+            close = min(fitting, key=lambda n: abs(n - self.num_heads))
             raise ValueError(
-                f"heads = {self.heads} does not divide width = {self.width}: "
-                f"set heads to {close}, or width to a multiple of {self.heads}"
+                f"heads = {self.num_heads} does not divide width = {self.d_model}: "
+                f"set heads to {close}, or width to a multiple of {self.num_heads}"
             )
-        if self.key_value_heads is not None and self.heads % self.key_value_heads:
+        if self.num_kv_heads is not None and self.num_heads % self.num_kv_heads:
             raise ValueError(
-                f"key_value_heads = {self.key_value_heads} does not divide heads = {self.heads}: "
+                f"key_value_heads = {self.num_kv_heads} does not divide heads = {self.num_heads}: "
                 "each head of the keys and values serves the same number of query heads"
             )
-        if self.positions == "rotary" and self.head_width % 2:
+        if self.position_encoding == "rotary" and self.head_dim % 2:
             raise ValueError(
                 f"positions = 'rotary' turns pairs of numbers, and width / heads = "
-                f"{self.head_width} is odd: make width / heads even, or choose other positions"
+                f"{self.head_dim} is odd: make width / heads even, or choose other positions"
             )
-        if self.positions == "sinusoidal" and self.width % 2:
+        if self.position_encoding == "sinusoidal" and self.d_model % 2:
             raise ValueError(
                 f"positions = 'sinusoidal' needs pairs of sine and cosine, and width = "
-                f"{self.width} is odd: make width even, or choose other positions"
+                f"{self.d_model} is odd: make width even, or choose other positions"
             )
         return self
 
@@ -177,7 +177,7 @@ class ModelConfig(ModelShape):
                 f"pad_id = {self.pad_id} is outside the vocabulary of {self.vocab_size}: "
                 "pad_id must be below vocab_size and source_vocab_size"
             )
-        if self.tie == "all" and self.source_vocab_size not in (None, self.vocab_size):
+        if self.tie_embeddings == "all" and self.source_vocab_size not in (None, self.vocab_size):
             raise ValueError(
                 "tie = 'all' needs one vocabulary for both sides: set tie to 'decoder' or 'none', "
                 "or leave source_vocab_size out"

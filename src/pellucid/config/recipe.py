@@ -12,11 +12,12 @@ from typing import Any, Literal, NamedTuple, Self
 from pydantic import model_validator
 
 from pellucid.config.data import BatchConfig, DataConfig, TokenizerConfig
+from pellucid.config.distillation import DistillationConfig
 from pellucid.config.model import ModelConfig, ModelShape
 from pellucid.config.settings import Settings
 from pellucid.config.training import (
     CheckpointConfig,
-    StoppingConfig,
+    EarlyStoppingConfig,
     TrainingConfig,
     ValidationConfig,
 )
@@ -50,7 +51,7 @@ class Recipe(Settings):
     title: str = ""
     """What this model is, in a line; it goes into the bundle."""
 
-    start_from: str | None = None
+    init_from: str | None = None
     """A model to go on from in place of new weights (fine-tuning): its folder, or a name as
     `pellucid translate --model` takes it. Vocabulary and shape are that model's: only its dropouts
     may be set in the section model, and nothing in the section tokenizer."""
@@ -60,22 +61,23 @@ class Recipe(Settings):
     batches: BatchConfig = BatchConfig()
     model: ModelSection = ModelSection()
     training: TrainingConfig
+    distillation: DistillationConfig = DistillationConfig()
     validation: ValidationConfig = ValidationConfig()
-    stopping: StoppingConfig = StoppingConfig()
+    early_stopping: EarlyStoppingConfig = EarlyStoppingConfig()
     checkpoints: CheckpointConfig = CheckpointConfig()
 
     @model_validator(mode="after")
     def _nothing_is_decided_twice(self) -> Self:
-        if self.start_from is None:
-            if self.training.keep_start:
+        if self.init_from is None:
+            if self.training.init_interpolation:
                 raise ValueError(
-                    "training.keep_start keeps weights of the model that start_from names, and "
-                    "there is none: leave it out"
+                    "training.init_interpolation mixes in the weights of the model that init_from "
+                    "names, and there is none: leave it out"
                 )
             return self
-        if self.training.embeddings != "random":
+        if self.training.embedding_init != "random":
             raise ValueError(
-                "training.embeddings is for new weights, and start_from has its own: leave one out"
+                "training.embedding_init is for new weights, and init_from has its own: leave one out"
             )
         free = {"dropout", "attention_dropout", "activation_dropout"}
         for section, may in (("model", free), ("tokenizer", set[str]())):
@@ -84,17 +86,17 @@ class Recipe(Settings):
             for key in settings.model_fields_set - may:
                 if getattr(settings, key) != getattr(usual, key):
                     raise ValueError(
-                        f"{section}.{key} is that of the model that start_from names: leave it out"
+                        f"{section}.{key} is that of the model that init_from names: leave it out"
                     )
         return self
 
     @model_validator(mode="after")
     def _teachers_can_be_asked(self) -> Self:
-        if self.training.teachers and self.batches.samples("target"):
+        if self.distillation.teachers and self.batches.samples("target"):
             raise ValueError(
-                "training.teachers are asked once about each target as it is spelled, and "
-                "batches.subword_sampling spells it anew each time: set batches.sampled_side to "
-                "'source', or leave one of the two out"
+                "distillation.teachers score each target once, in one segmentation, and "
+                "batches.subword_regularization segments it anew each epoch: set "
+                "batches.subword_side to 'source', or leave one of the two out"
             )
         return self
 
@@ -105,8 +107,8 @@ class Recipe(Settings):
         if self.data.valid:
             return self
         for key, set_to in (
-            ("stopping.patience", self.stopping.patience),
-            ("validation.metric", self.validation.metric != "loss" or None),
+            ("early_stopping.patience", self.early_stopping.patience),
+            ("early_stopping.metric", self.early_stopping.metric != "loss" or None),
             ("training.result = 'best'", self.training.result == "best" or None),
         ):
             if set_to is not None:
@@ -145,14 +147,14 @@ def _resolve_paths(values: dict[str, Any], base: Path) -> None:
             return os.path.normpath(base / Path(name).expanduser())
         return name  # no folder: it is a name
 
-    if "start_from" in values:
-        values["start_from"] = model(values["start_from"])
+    if "init_from" in values:
+        values["init_from"] = model(values["init_from"])
     tokenizer = values.get("tokenizer")
-    if isinstance(tokenizer, dict) and "like" in tokenizer:
-        tokenizer["like"] = model(tokenizer["like"])
-    training = values.get("training")
-    if isinstance(training, dict) and isinstance(training.get("teachers"), list):
-        training["teachers"] = [model(name) for name in training["teachers"]]
+    if isinstance(tokenizer, dict) and "from_model" in tokenizer:
+        tokenizer["from_model"] = model(tokenizer["from_model"])
+    distillation = values.get("distillation")
+    if isinstance(distillation, dict) and isinstance(distillation.get("teachers"), list):
+        distillation["teachers"] = [model(name) for name in distillation["teachers"]]
     data = values.get("data")
     for split in ("train", "valid", "test"):
         corpora = data.get(split) if isinstance(data, dict) else None
@@ -202,9 +204,9 @@ _MAY_CHANGE = (
     "training.steps",
     "training.epochs",
     "training.minutes",
-    "training.accumulate",
-    "training.average",
-    "training.keep_start",
+    "training.gradient_accumulation_steps",
+    "training.average_checkpoints",
+    "training.init_interpolation",
     "training.result",
     "training.device",
     "training.precision",
@@ -213,7 +215,7 @@ _MAY_CHANGE = (
     "training.parallel",
     "training.timeout",
     "validation.*",
-    "stopping.*",
+    "early_stopping.*",
     "checkpoints.*",
 )
 

@@ -1,4 +1,4 @@
-"""How a model learns, is judged and is kept."""
+"""Settings of training, validation, early stopping and checkpoints."""
 
 from __future__ import annotations
 
@@ -13,119 +13,112 @@ Metric = Literal["loss", "bleu", "chrf"]
 
 
 class TrainingConfig(Settings):
-    """How the model learns, and for how long."""
+    """Optimizer, learning-rate schedule, length of the run and precision."""
 
     steps: int | None = Field(default=None, ge=1)
-    """Stop after this many optimizer steps."""
+    """Maximum number of optimizer steps."""
 
     epochs: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Stop after this many passes over the data."""
+    """Maximum number of passes over the training data."""
 
     minutes: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """Stop after this many minutes of training, resumed time included. A run that ends by the
-    clock cannot be repeated bit by bit; steps and epochs can."""
+    """Maximum training time in minutes, counted across resumed runs. A run that ends by the clock
+    cannot be reproduced bit for bit; one that ends by steps or epochs can."""
 
     seed: int = Field(default=0, ge=0, lt=2**32)
-    """Decides the first weights, the order of the data and the dropout."""
+    """Random seed of initial weights, data order and dropout."""
 
-    embeddings: Literal["random", "pairs"] = "random"
-    """What the embeddings are at the start: drawn at random, or counted over the training pairs, so
-    that words that stand in the same pairs begin close together. That takes seconds and saves
-    much of the first epoch; it needs one vocabulary for both languages."""
+    embedding_init: Literal["random", "cooccurrence"] = "random"
+    """Initial embeddings: random, or from word co-occurrence in the training pairs, so that words
+    that occur in the same pairs start close together. Counting takes seconds and saves much of the
+    first epoch; it needs one vocabulary for both languages."""
 
     optimizer: Literal["adamw", "adam", "muon"] = "adamw"
-    """adamw; adam (the paper: weight decay, if any, goes through the gradient); muon for the
-    matrices inside the layers, with adamw for the rest."""
+    """Optimizer. adam is the paper's (weight decay, if any, goes through the gradient); muon
+    updates the matrices inside the layers and leaves the rest to adamw."""
 
-    rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
-    """The highest learning rate. Unset, it is 0.001, or with schedule = "noam" the paper's
-    width ** -0.5 * warmup ** -0.5."""
+    learning_rate: float | None = Field(default=None, gt=0, allow_inf_nan=False)
+    """Peak learning rate. Unset, it is 0.001, or with schedule = "noam" the paper's
+    d_model ** -0.5 * warmup_steps ** -0.5."""
 
-    muon_rate: float = Field(default=0.02, gt=0, allow_inf_nan=False)
-    """The highest learning rate of the matrices under muon; it follows the same schedule."""
+    muon_learning_rate: float = Field(default=0.02, gt=0, allow_inf_nan=False)
+    """Peak learning rate of the matrices that muon updates; it follows the same schedule."""
 
     muon_momentum: float = Field(default=0.95, ge=0, lt=1)
-    """How much of the last direction muon keeps."""
+    """Momentum of muon."""
 
     betas: tuple[float, float] = (0.9, 0.98)
-    """How much of the mean and of the square of the gradient Adam keeps (the paper's values)."""
+    """Adam's decay rates of the gradient's mean and of its square (the paper's values)."""
 
     epsilon: float = Field(default=1e-9, gt=0)
-    """Keeps Adam from dividing by zero (the paper's value)."""
+    """Adam's epsilon, which prevents a division by zero (the paper's value)."""
 
     weight_decay: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """Shrinks matrices and embeddings a little at each step, in proportion to the rate; biases
-    and norms are left alone."""
+    """Weight decay of matrices and embeddings, scaled by the learning rate; biases and norms are
+    not decayed."""
 
     schedule: Schedule = "inverse_sqrt"
-    """How the rate changes after the warm-up: with 1 / sqrt(step) (noam is the same with the
-    paper's height); as half a cosine; level and then falling in a line; or not at all."""
+    """Learning-rate schedule after the warm-up: 1 / sqrt(step) (noam is the same with the paper's
+    peak), half a cosine, constant and then a linear decay, or constant."""
 
-    warmup: int = Field(default=4000, ge=0)
-    """Steps over which the rate rises from 0 to its highest."""
+    warmup_steps: int = Field(default=4000, ge=0)
+    """Steps over which the learning rate rises linearly from 0 to its peak."""
 
-    decay: float = Field(default=0.3, gt=0, le=1)
-    """With warmup_stable_decay: the share of all steps, at the end, in which the rate falls."""
+    decay_fraction: float = Field(default=0.3, gt=0, le=1)
+    """With warmup_stable_decay: fraction of all steps, at the end, over which the learning rate
+    decays."""
 
-    final_rate: float = Field(default=0.0, ge=0, le=1)
-    """With cosine and warmup_stable_decay: the rate at the end, as a share of the highest."""
+    min_lr_ratio: float = Field(default=0.0, ge=0, le=1)
+    """With cosine and warmup_stable_decay: final learning rate as a fraction of the peak."""
 
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
-    """The share of probability that is taken from the right token and spread over all."""
+    """Label smoothing: probability taken from the right token and spread over the vocabulary."""
 
-    teachers: tuple[str, ...] = ()
-    """Models to learn from besides the right answers (distillation), as folders or names: what they
-    hold probable at each place of the training pairs, in the mean over them, is asked once before
-    the first step and kept in the run's folder. A model that learns from several others comes
-    close to what they would say together. They must have the run's vocabulary: models trained on
-    the same data with the same section tokenizer do, or one takes it over (tokenizer.like)."""
+    max_grad_norm: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """Gradient clipping: maximum gradient norm; a longer gradient is scaled down. 0 turns clipping
+    off."""
 
-    teaching: float = Field(default=0.5, gt=0, le=1)
-    """With teachers: how much of the target is what they say; the rest is the right token."""
+    gradient_accumulation_steps: int = Field(default=1, ge=1)
+    """Gradient accumulation: batches per optimizer step. The result equals one large batch."""
 
-    clip: float = Field(default=1.0, ge=0, allow_inf_nan=False)
-    """The longest gradient; a longer one is shortened to this. 0 leaves every gradient as it is."""
+    ema_decay: float | None = Field(default=None, gt=0, lt=1)
+    """Decay of an exponential moving average of the weights (0.999 averages over about a thousand
+    steps). Validation and the bundle use the averaged weights."""
 
-    accumulate: int = Field(default=1, ge=1)
-    """Batches that make one step together. It is as if they were one batch."""
-
-    ema: float | None = Field(default=None, gt=0, lt=1)
-    """Keep a moving average of the weights with this decay (0.999 forgets in about a thousand
-    steps). Validation and the bundle use it."""
-
-    average: int = Field(default=0, ge=0)
-    """At the end, average the weights of this many last checkpoints (the paper: 5 or 20)."""
+    average_checkpoints: int = Field(default=0, ge=0)
+    """Checkpoint averaging: number of last checkpoints whose weights are averaged at the end (the
+    paper: 5 or 20)."""
 
     result: Literal["auto", "best", "last", "average", "ema"] = "auto"
-    """Which weights go into the bundle. auto: the average if `average` is set, else those of the
+    """Weights of the bundle. auto: the average if average_checkpoints is set, else those of the
     best validation, else the last."""
 
-    keep_start: float = Field(default=0.0, ge=0, lt=1)
-    """With start_from: the share of the weights it started from that is mixed into the result. The
-    mean of before and after (0.5) often translates better than either."""
+    init_interpolation: float = Field(default=0.0, ge=0, lt=1)
+    """With init_from: fraction of the initial weights interpolated into the result. The mean of
+    the weights before and after fine-tuning (0.5) often translates better than either."""
 
     device: str = Field(default="auto", pattern=r"^(auto|cpu|cuda(:\d+)?|mps)$")
-    """Where to compute: auto takes a GPU if there is one."""
+    """Device. auto takes a GPU if there is one."""
 
-    precision: Literal["auto", "fp32", "bf16", "fast"] = "auto"
-    """fp32, or bf16 where it is safe (autocast). auto: bf16 on GPUs that have it; fast: also on
-    processors that have it (AVX-512 BF16, AMX), where a step takes about half of the time. On a
-    processor without it bf16 is many times slower than fp32."""
+    precision: Literal["auto", "fp32", "bf16"] = "auto"
+    """Numeric precision: fp32, or bf16 mixed precision (autocast). auto: bf16 on GPUs that have
+    it, fp32 on processors. bf16 on a processor needs AVX-512 BF16 or AMX, where a step takes about
+    half the time; on one without, the run computes in fp32 and says so."""
 
     compile: Literal["auto", "on", "off"] = "auto"
-    """Let torch.compile make kernels for the model. auto: on GPUs only."""
+    """Compile the model with torch.compile. auto: on GPUs only."""
 
     threads: int | None = Field(default=None, ge=1, le=4096)
-    """Processor threads for one process; unset, PyTorch decides. The same number gives the same
-    bits, so a resumed run goes on with the number it began with."""
+    """CPU threads per process; unset, PyTorch decides. The same number gives the same bits, so a
+    resumed run keeps the number it began with."""
 
-    parallel: Literal["copies", "shards"] = "copies"
-    """With several processes (torchrun): each holds a copy of the model (DDP), or a share of it
-    (FSDP), for models that do not fit."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """With several processes (torchrun): data parallel, a copy of the model in each (ddp), or fully
+    sharded, for models that do not fit into one process (fsdp)."""
 
     timeout: float = Field(default=600.0, gt=0, le=7 * 86400)
-    """With several processes: seconds that one waits for the others in a step, before it takes
-    them for lost and ends."""
+    """With several processes: seconds a process waits for the others in a step before it considers
+    them lost and ends."""
 
     @model_validator(mode="after")
     def _choices_fit(self) -> Self:
@@ -134,69 +127,67 @@ class TrainingConfig(Settings):
         needs_end = self.schedule in ("cosine", "warmup_stable_decay")
         if needs_end and self.steps is None and self.epochs is None:
             raise ValueError(
-                f"schedule = {self.schedule!r} must know its end in steps: set steps or epochs "
+                f"schedule = {self.schedule!r} needs the number of steps in advance: set steps or epochs "
                 "(minutes may be set too, and stop it earlier)"
             )
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas = {list(self.betas)}: each must be at least 0 and below 1")
-        if self.result == "average" and not self.average:
-            raise ValueError("result = 'average' needs average = how many checkpoints")
-        if self.result == "ema" and self.ema is None:
-            raise ValueError("result = 'ema' needs ema, e.g. 0.999")
-        if self.schedule == "noam" and self.warmup == 0:
-            raise ValueError("schedule = 'noam' needs a warmup of at least 1 step")
+        if self.result == "average" and not self.average_checkpoints:
+            raise ValueError(
+                "result = 'average' needs average_checkpoints, the number of checkpoints to average"
+            )
+        if self.result == "ema" and self.ema_decay is None:
+            raise ValueError("result = 'ema' needs ema_decay, e.g. 0.999")
+        if self.schedule == "noam" and self.warmup_steps == 0:
+            raise ValueError("schedule = 'noam' needs warmup_steps of at least 1")
         return self
 
 
 class ValidationConfig(Settings):
-    """How often and how the model is judged while it learns (on `data.valid`)."""
+    """Validation during training, on `data.valid`."""
 
     every: int | None = Field(default=None, ge=1)
-    """Steps between validations; unset, at the end of each epoch. There is one at the end too."""
-
-    metric: Metric = "loss"
-    """What "best" means: the lowest loss, or the highest BLEU or chrF."""
+    """Steps between validations; unset, once an epoch. There is always one at the end."""
 
     translate: bool = True
-    """Translate at each validation, for BLEU, chrF and the samples."""
+    """Translate at each validation, to compute BLEU and chrF and to show samples."""
 
-    beam: int = Field(default=1, ge=1, le=64)
-    """Beam of these translations; 1 is greedy, and fast."""
+    beam_size: int = Field(default=1, ge=1, le=64)
+    """Beam size of these translations; 1 is greedy, the fastest."""
 
     sentences: int = Field(default=500, ge=0)
-    """Translate at most this many pairs, evenly spread; 0 for all. The loss is over all pairs."""
+    """Maximum number of pairs to translate, evenly spread; 0 for all. The loss is over all pairs."""
 
     samples: int = Field(default=5, ge=0, le=100)
-    """How many translations to show."""
-
-    @model_validator(mode="after")
-    def _metric_is_there(self) -> Self:
-        if self.metric != "loss" and not self.translate:
-            raise ValueError(f"metric = {self.metric!r} needs translate = true")
-        return self
+    """Number of sample translations to show."""
 
 
-class StoppingConfig(Settings):
-    """When to stop early."""
+class EarlyStoppingConfig(Settings):
+    """Early stopping, and which validation counts as the best."""
+
+    metric: Metric = "loss"
+    """Early-stopping metric, which also decides which checkpoint is the best: the lowest loss, or
+    the highest BLEU or chrF."""
 
     patience: int | None = Field(default=None, ge=1)
-    """Stop after this many validations in a row without a new best; unset, never."""
+    """Number of validations in a row without improvement after which training stops; unset,
+    never."""
 
-    least_gain: float = Field(default=0.0, ge=0, allow_inf_nan=False)
-    """A new best must be better by more than this."""
+    min_delta: float = Field(default=0.0, ge=0, allow_inf_nan=False)
+    """Minimum improvement that counts as a new best."""
 
 
 class CheckpointConfig(Settings):
-    """What is kept on disk to go on from."""
+    """Checkpoints: how often they are saved and how many are kept."""
 
     every: int | None = Field(default=None, ge=1)
-    """Steps between checkpoints; unset, at each validation. There is one at the end too."""
+    """Steps between checkpoints; unset, at each validation. There is always one at the end."""
 
     minutes: float = Field(default=15.0, ge=0, allow_inf_nan=False)
-    """Save also when this many minutes have passed since the last one; 0 for never."""
+    """Maximum number of minutes between checkpoints; 0 for no limit."""
 
     keep: int = Field(default=3, ge=1)
-    """How many of the last checkpoints stay (or `training.average` of them, if that is more)."""
+    """Number of last checkpoints to keep (or `training.average_checkpoints` of them, if more)."""
 
     keep_best: bool = True
-    """Keep the best one too, however old."""
+    """Keep the checkpoint of the best validation too, however old."""

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from rich.progress import Task
 
 
-class Step:
+class ProgressStep:
     """One step of the work, with a count that grows."""
 
     def __init__(self, bars: Bars | None, task: Any) -> None:
@@ -46,12 +46,12 @@ class Progress:
             self._bars.stop()
             self._bars = None
 
-    def step(self, what: str, unit: str = "", total: int | None = None) -> Step:
+    def step(self, what: str, unit: str = "", total: int | None = None) -> ProgressStep:
         """Begin the next step; the one before is done."""
         self._finish()
         if self._bars is not None:
             self._current = self._bars.add_task(what, total=total, unit=unit)
-        return Step(self._bars, self._current)
+        return ProgressStep(self._bars, self._current)
 
     def say(self, sentence: str) -> None:
         """One line."""

@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 from pellucid.config import BatchConfig
 from pellucid.data.buckets import SOURCE_EXTRA, TARGET_EXTRA, Plan, Planner
 from pellucid.data.noise import hurried
-from pellucid.data.store import Prepared
+from pellucid.data.store import PreparedData
 from pellucid.errors import InputError
 from pellucid.tokenizers.base import Side
 from pellucid.tokenizers.sentencepiece import PAD_ID
@@ -93,7 +93,7 @@ class Batches:
 
     def __init__(
         self,
-        prepared: Prepared,
+        prepared: PreparedData,
         config: BatchConfig | None = None,
         *,
         seed: int = 0,
@@ -115,12 +115,12 @@ class Batches:
         self.seed = seed
         self.rank = rank
         self.world = world
-        growth = 1.0 if self.config.subword_sampling is None else self._growth()
+        growth = 1.0 if self.config.subword_regularization is None else self._growth()
         self._planner = Planner(
             self.split,
             self.directions,
-            tokens=self.config.tokens,
-            window=self.config.window,
+            tokens=self.config.max_tokens,
+            window=self.config.bucket_size,
             seed=seed,
             temperature=prepared.temperature,
             growth=growth,
@@ -176,13 +176,13 @@ class Batches:
             )
         self._resume = self._place = (int(state["epoch"]), int(state["position"]))
 
-    def _order_hash(self, prepared: Prepared) -> str:
+    def _order_hash(self, prepared: PreparedData) -> str:
         """Stands for everything that decides the batches, but the number of processes."""
         config = self.config
         decides = [prepared.fingerprint, self.split.name, self.seed]
-        decides += [config.tokens, config.window, config.subword_sampling]
-        decides += [config.careless] if config.careless else []  # so older places still fit
-        decides += ["source"] if config.sampled_side == "source" else []
+        decides += [config.max_tokens, config.bucket_size, config.subword_regularization]
+        decides += [config.source_noise] if config.source_noise else []  # so older places still fit
+        decides += ["source"] if config.subword_side == "source" else []
         return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
 
     def _plan(self, epoch: int) -> Plan:
@@ -258,7 +258,7 @@ class Batches:
         """
         ids, lengths = self._gathered(pairs, sides)
         sampled = self.config.samples(role)
-        careless = self.config.careless if role == "source" else 0.0
+        careless = self.config.source_noise if role == "source" else 0.0
         if not sampled and not careless:
             return ids, lengths
         keys = [
@@ -270,7 +270,7 @@ class Batches:
         if not chosen:
             return ids, lengths
         rows = np.split(ids, np.cumsum(lengths)[:-1])
-        room = self.config.tokens // len(pairs) - EXTRA[role]
+        room = self.config.max_tokens // len(pairs) - EXTRA[role]
         texts = self.tokenizer.decode_batch([rows[row].tolist() for row in chosen], role)
         for row, text in zip(chosen, texts, strict=True):
             read = hurried(text, keys[row]) if hasty[row] else text
@@ -289,7 +289,7 @@ class Batches:
         key = 0
         for part in (self.seed, epoch, pair, 2 * attempt + side):
             key = key << 64 | part
-        strength = self.config.subword_sampling
+        strength = self.config.subword_regularization
         assert strength is not None
         return self.tokenizer.sample(text, key, strength)
 
@@ -312,7 +312,7 @@ def runs(starts: Ids, lengths: Ids) -> Ids:
 
 
 def each_pair_once(
-    prepared: Prepared, config: BatchConfig, split: str, *, rank: int = 0, world: int = 1
+    prepared: PreparedData, config: BatchConfig, split: str, *, rank: int = 0, world: int = 1
 ) -> Batches:
     """Batches whose epoch has every pair of a split once in every direction, as it is written.
 
@@ -320,7 +320,9 @@ def each_pair_once(
     """
     level = replace(prepared, manifest={**prepared.manifest, "temperature": None})
     longest = 2 + max(int(prepared.splits[split].lengths(side).max()) for side in (0, 1))
-    budget = config.changed(tokens=max(config.tokens, longest), subword_sampling=None, careless=0.0)
+    budget = config.changed(
+        tokens=max(config.max_tokens, longest), subword_sampling=None, careless=0.0
+    )
     return Batches(level, budget, rank=rank, world=world, split=split)
 
 

@@ -1,7 +1,7 @@
 """Sentences as they look when somebody types them in a hurry.
 
 A model that has read only proofread sentences is thrown off by a missing full stop, a small letter
-at the beginning or a slip of the finger. With `batches.careless` a share of the sources is read
+at the beginning or a slip of the finger. With `batches.source_noise` a share of the sources is read
 as if typed in a hurry; targets stay as they are, so the model learns to forgive.
 """
 

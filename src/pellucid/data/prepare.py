@@ -38,7 +38,7 @@ from pellucid.data import store
 from pellucid.data.cleaning import EXAMPLES, CleaningReport, Verdict
 from pellucid.data.corpus import Pair, mixing_shares, read_pairs
 from pellucid.data.prepare_passes import CleanFiles, CleanText
-from pellucid.data.store import SIDES, DamagedStoreError, Prepared, StoreFile
+from pellucid.data.store import SIDES, DamagedStoreError, PreparedData, StoreFile
 from pellucid.data.workers import Workers
 from pellucid.errors import InputError, PellucidError
 from pellucid.storage.manifest import file_hash
@@ -59,7 +59,7 @@ def prepare(
     *,
     workers: int | None = None,
     console: Console | None = None,
-) -> Prepared:
+) -> PreparedData:
     """The store of some corpora in `folder`: the one that is there, or a new one.
 
     A store that was made from the same texts with the same settings is used as it is, wherever the
@@ -87,7 +87,7 @@ def prepare_recipe(
     *,
     workers: int | None = None,
     console: Console | None = None,
-) -> Prepared:
+) -> PreparedData:
     """`prepare` for the sections `data` and `tokenizer` of a recipe.
 
     Files that the recipe names are looked for from where the recipe lies.
@@ -110,9 +110,9 @@ def prepare_recipe(
         }
     )
     tokenizer = TokenizerConfig(**settings.get("tokenizer", {}))
-    if tokenizer.like is not None:
+    if tokenizer.from_model is not None:
         raise InputError(
-            f"{recipe} takes the pieces of a model (tokenizer.like), which training opens: begin "
+            f"{recipe} takes the pieces of a model (tokenizer.from_model), which training opens: begin "
             "with `pellucid train`, which prepares the data too"
         )
     return prepare(data, tokenizer, folder, workers=workers, console=console)
@@ -129,7 +129,7 @@ def _prepare(
     folder: Path,
     workers: Workers,
     progress: Progress,
-) -> Prepared:
+) -> PreparedData:
     settings = _settings_hash(data, tokenizer)
     found = _open_if_whole(folder, progress)
     same = found is not None and found.manifest["settings"] == settings
@@ -158,7 +158,7 @@ def _prepare(
             store.publish(workspace, folder, manifest)
         finally:
             shutil.rmtree(workspace, ignore_errors=True)
-    prepared = replace(Prepared.open(folder, verify=False), fresh=True)
+    prepared = replace(PreparedData.open(folder, verify=False), fresh=True)
     progress.say(f"data prepared in {folder}: {_counted(prepared)}")
     return prepared
 
@@ -290,7 +290,7 @@ class _Preparation:
         chosen: list[int] = []
         start = 0
         for size, share in zip(split.stored, shares, strict=True):
-            count = max(1, round(share * config.sample / 2))
+            count = max(1, round(share * config.input_sentence_size / 2))
             stop = start + size
             fit = compress(range(start, stop), split.keep[start:stop].tobytes())
             chosen += sorted(reservoir(fit, count, config.seed))
@@ -411,16 +411,16 @@ def _settings_hash(data: DataConfig, tokenizer: TokenizerConfig | Subwords) -> s
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
 
 
-def _open_if_whole(folder: Path, progress: Progress) -> Prepared | None:
+def _open_if_whole(folder: Path, progress: Progress) -> PreparedData | None:
     try:
-        return Prepared.open(folder)
+        return PreparedData.open(folder)
     except DamagedStoreError as error:
         if (folder / store.MANIFEST).exists():
             progress.say(f"{error}: doing so")
         return None
 
 
-def _counted(prepared: Prepared) -> str:
+def _counted(prepared: PreparedData) -> str:
     return ", ".join(f"{len(split):,} pairs {name}" for name, split in prepared.splits.items())
 
 

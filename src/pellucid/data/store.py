@@ -77,7 +77,7 @@ class Split:
 
 
 @dataclass(frozen=True)
-class Prepared:
+class PreparedData:
     """A whole, checked store. Open one with `Prepared.open`, make one with `prepare`."""
 
     folder: Path
@@ -88,7 +88,7 @@ class Prepared:
     """Whether it was made by this call, rather than found."""
 
     @classmethod
-    def open(cls, folder: Path | str, *, verify: bool = True) -> Prepared:
+    def open(cls, folder: Path | str, *, verify: bool = True) -> PreparedData:
         """The store in a folder.
 
         Every file is read once and its hash compared (about a second a gigabyte); `verify=False`

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pellucid.decoding.engine import SpecialIds
 from pellucid.decoding.torch.predictor import cross_attention, padded
-from pellucid.model import Trace, Transformer
+from pellucid.model import TensorTrace, Transformer
 
 TRACE_BYTES = 2**31
 _CROSS = "decoder.*.cross.weights"
@@ -43,7 +43,7 @@ def force_decode(
     if not sources:
         return []
     with torch.inference_mode():
-        trace = Trace(only=[_CROSS], max_bytes=TRACE_BYTES) if attention else None
+        trace = TensorTrace(only=[_CROSS], max_bytes=TRACE_BYTES) if attention else None
         logits = _logits(model, special, sources, targets, trace)
         written = padded([[*t, special.end] for t in targets], special.pad, logits.device)
         logs = logits.float().log_softmax(dim=-1).gather(-1, written[:, :, None]).squeeze(-1)
@@ -67,7 +67,7 @@ def read_attention(
 ) -> list[np.ndarray]:
     """The cross-attention of every layer and head, `(L, H, T + 1, S)` for each given output."""
     with torch.inference_mode():
-        trace = Trace(only=[_CROSS], max_bytes=TRACE_BYTES)
+        trace = TensorTrace(only=[_CROSS], max_bytes=TRACE_BYTES)
         _logits(model, special, sources, targets, trace)
         layers = [trace[name] for name in trace.names(_CROSS)]
         weights = torch.stack(layers, dim=1).float().cpu().numpy()  # (B, L, H, T + 1, S)
@@ -82,7 +82,7 @@ def _logits(
     special: SpecialIds,
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
-    trace: Trace | None,
+    trace: TensorTrace | None,
 ) -> Tensor:
     """What the model answers at each position, `(B, T + 1, V)`."""
     device = model.output.weight.device

@@ -15,24 +15,24 @@ from pellucid.config import Settings
 if TYPE_CHECKING:
     import numpy as np
 
-LengthPenalty = Literal["none", "gnmt", "average"]
+LengthNormalization = Literal["none", "gnmt", "average"]
 Stop = Literal["full", "proven"]
 
 
 class DecodingOptions(Settings):
     """Beam search with a beam of 4 unless something else is asked for."""
 
-    beam: int = Field(default=4, ge=1, le=1024)
+    beam_size: int = Field(default=4, ge=1, le=1024)
     """Hypotheses followed side by side; 1 takes the best token each time (greedy)."""
 
     n_best: int = Field(default=1, ge=1, le=1024)
     """How many hypotheses to return; with sampling, how many to draw."""
 
-    length_penalty: LengthPenalty = "average"
+    length_normalization: LengthNormalization = "average"
     """What a log-probability sum is divided by, so that short outputs do not win for being short:
     nothing; ((5 + length) / 6)^alpha (GNMT, the paper); length^alpha (Marian, Hugging Face)."""
 
-    alpha: float = Field(default=1.0, ge=-10, le=10)
+    length_penalty: float = Field(default=1.0, ge=-10, le=10)
     """Strength of the length penalty. Above 0 helps longer outputs; the paper takes 0.6 with
     gnmt; 1 with average is the mean log-probability of a token."""
 
@@ -60,10 +60,10 @@ class DecodingOptions(Settings):
     early_exit: bool = True
     """Stop as soon as it is proven that going on cannot change the result. Never changes it."""
 
-    no_repeat_ngram: int = Field(default=0, ge=0)
+    no_repeat_ngram_size: int = Field(default=0, ge=0)
     """No n tokens in a row come twice in an output; 0 allows it."""
 
-    forbidden: frozenset[int] = frozenset()
+    suppress_tokens: frozenset[int] = frozenset()
     """Token ids that may not be produced; a forced prefix may still contain them."""
 
     sample: bool = False
@@ -81,7 +81,7 @@ class DecodingOptions(Settings):
     seed: int = 0
     """Sampling: the same seed draws the same tokens for the same sentence."""
 
-    watch: int = Field(default=0, ge=0, le=10_000)
+    record_candidates: int = Field(default=0, ge=0, le=10_000)
     """Show at least this many candidates of each sentence in each step."""
 
     use_cache: bool = True
@@ -102,11 +102,13 @@ class DecodingOptions(Settings):
 
     @model_validator(mode="after")
     def _choices_fit(self) -> Self:
-        if self.sample and "beam" in self.model_fields_set and self.beam != 1:
-            raise ValueError(f"sample draws without a beam, and beam = {self.beam}: set beam to 1")
-        if not self.sample and self.n_best > self.beam:
+        if self.sample and "beam" in self.model_fields_set and self.beam_size != 1:
             raise ValueError(
-                f"n_best = {self.n_best} is more than beam = {self.beam}: a beam of n finds n "
+                f"sample draws without a beam, and beam = {self.beam_size}: set beam to 1"
+            )
+        if not self.sample and self.n_best > self.beam_size:
+            raise ValueError(
+                f"n_best = {self.n_best} is more than beam = {self.beam_size}: a beam of n finds n "
                 "hypotheses, so raise beam or lower n_best"
             )
         if self.max_length is not None and self.min_length > self.max_length:
@@ -123,7 +125,7 @@ class DecodingOptions(Settings):
     @property
     def enough_ended(self) -> int:
         """How many ended hypotheses end a search with stop = full."""
-        return max(self.n_best, round(self.patience * self.beam))
+        return max(self.n_best, round(self.patience * self.beam_size))
 
     def limit(self, source_length: int) -> int:
         """The longest output for a source of this length."""
@@ -131,7 +133,7 @@ class DecodingOptions(Settings):
         return relative if self.max_length is None else min(relative, self.max_length)
 
 
-def penalty(kind: LengthPenalty, alpha: float, length: int) -> float:
+def penalty(kind: LengthNormalization, alpha: float, length: int) -> float:
     """What the log-probability sum of an output of this length is divided by; always above 0."""
     if kind == "none":
         return 1.0
@@ -158,6 +160,6 @@ def best_attainable(
     hypotheses have at least the bound of every unfinished one: equal scores go to the hypothesis
     that ended first, so even a tie changes nothing.
     """
-    longest_wins = options.length_penalty == "none" or options.alpha >= 0
+    longest_wins = options.length_normalization == "none" or options.length_penalty >= 0
     final = limit if longest_wins else min(length + 1, limit)
-    return sums / penalty(options.length_penalty, options.alpha, final)
+    return sums / penalty(options.length_normalization, options.length_penalty, final)

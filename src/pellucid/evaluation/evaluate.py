@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from pellucid.config import split_direction
-from pellucid.console.progress import Progress, Step
+from pellucid.console.progress import Progress, ProgressStep
 from pellucid.errors import InputError
 from pellucid.evaluation import length_groups as lengths
 from pellucid.evaluation.findings import findings
@@ -57,7 +57,7 @@ def evaluate(
     target_language: str | None = None,
     against: Sequence[Given] = (),
     train: Sequence[Path | str] = (),
-    beam: int = 4,
+    beam_size: int = 4,
     engine: str = "auto",
     tokenize: str | None = None,
     lowercase: bool = False,
@@ -107,7 +107,7 @@ def evaluate(
         known = languages or (way if all(way) else None)
         overlap = find_overlap(material, [Path(file) for file in train], known)
     progress = progress or Progress()
-    options = {"beam": beam, **options}
+    options = {"beam": beam_size, **options}
     systems = [translate(one, material.sources, way, options, progress) for one in candidates]
     settings = {"tokenize": check_tokenizer(tokenize, way[1]), "lowercase": lowercase}
     settings |= {"chrf_words": chrf_words, "resamples": resamples, "seed": seed}
@@ -208,7 +208,7 @@ def _judged(
     overlap: Overlap | None,
     resamples: int,
     seed: int,
-    step: Step,
+    step: ProgressStep,
 ) -> tuple[list[Judgement], list[Comparison]]:
     judged, compared = [], []
     found = lengths.groups(material.sources)

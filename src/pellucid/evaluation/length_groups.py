@@ -17,7 +17,7 @@ FEW = 30
 
 
 @dataclass(frozen=True)
-class Group:
+class LengthGroup:
     """Sentences of similar length."""
 
     low: int
@@ -34,10 +34,10 @@ class Group:
 
 
 @dataclass(frozen=True)
-class GroupScores:
+class LengthGroupScores:
     """How a system did on one group."""
 
-    group: Group
+    group: LengthGroup
     scores: dict[str, float]
     length_ratio: float
     """Characters of the translations to those of the (first) references."""
@@ -53,7 +53,7 @@ class GroupScores:
         }
 
 
-def groups(sources: Sequence[str]) -> list[Group]:
+def groups(sources: Sequence[str]) -> list[LengthGroup]:
     """Groups by the number of words, those without a sentence left out."""
     counted = [len(words(source)) for source in sources]
     found = []
@@ -65,22 +65,22 @@ def groups(sources: Sequence[str]) -> list[Group]:
             if count >= floor and (after is None or count < after)
         ]
         if places:
-            found.append(Group(low, None if after is None else after - 1, places))
+            found.append(LengthGroup(low, None if after is None else after - 1, places))
     return found
 
 
 def by_length(
-    found: Sequence[Group],
+    found: Sequence[LengthGroup],
     material: Material,
     texts: Sequence[str],
     measures: Sequence[Measure],
     counts: dict[str, Counts],
-) -> list[GroupScores]:
+) -> list[LengthGroupScores]:
     """The scores of each group."""
     made = []
     for group in found:
         written = sum(len(texts[place]) for place in group.places)
         wanted = sum(len(material.references[0][place]) for place in group.places)
         scores = {m.key: m.score(counts[m.key][group.places].sum(axis=0)) for m in measures}
-        made.append(GroupScores(group, scores, written / max(wanted, 1)))
+        made.append(LengthGroupScores(group, scores, written / max(wanted, 1)))
     return made

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from pellucid.evaluation.length_groups import GroupScores
+from pellucid.evaluation.length_groups import LengthGroupScores
 from pellucid.evaluation.overlap import Overlap
 from pellucid.evaluation.significance import LEVEL, Difference, Interval, Scores
 from pellucid.evaluation.systems import System
@@ -53,7 +53,7 @@ class Judgement:
     scores: Mapping[str, Score]
     """By the key of the measure: bleu, chrf, ter, comet."""
     sentence_chrf: Sequence[float]
-    by_length: Sequence[GroupScores]
+    by_length: Sequence[LengthGroupScores]
     findings: Mapping[str, Sequence[int]]
     unseen: Mapping[str, float] | None = None
     """Scores over the sentences that training data do not have, where those were given."""

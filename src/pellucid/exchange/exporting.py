@@ -128,7 +128,7 @@ def _write_hugging_face(bundle: Bundle, draft: Path) -> None:
             "num_beams": 4,
         },
     )
-    separate = config.tie != "all"
+    separate = config.tie_embeddings != "all"
     for name, data in marian_files(tokenizer, separate).items():
         (draft / name).write_bytes(data)
     source, target = split_direction(bundle.default_direction)

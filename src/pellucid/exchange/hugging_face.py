@@ -104,16 +104,16 @@ def _model_config(settings: Mapping[str, Any], path: Path) -> ModelConfig:
             vocab_size=vocab_size if shared else need("decoder_vocab_size"),
             source_vocab_size=None if shared else vocab_size,
             pad_id=need("pad_token_id"),
-            width=need("d_model"),
-            feed_forward_width=need("encoder_ffn_dim"),
-            heads=need("encoder_attention_heads"),
+            d_model=need("d_model"),
+            d_ff=need("encoder_ffn_dim"),
+            num_heads=need("encoder_attention_heads"),
             encoder_layers=need("encoder_layers"),
             decoder_layers=need("decoder_layers"),
             activation=_THEIRS[activation],
             position_layout="halves",
             max_length=settings.get("max_position_embeddings", 512),
             output_bias=True,
-            tie="all" if shared else "decoder" if tied else "none",
+            tie_embeddings="all" if shared else "decoder" if tied else "none",
             scale_embedding=settings.get("scale_embedding", False),
             dropout=settings.get("dropout", 0.1),
             attention_dropout=settings.get("attention_dropout", 0.0),
@@ -176,14 +176,14 @@ def obstacle(config: ModelConfig) -> str | None:
             return f"{name} is {getattr(config, name)!r}, and Marian's is {value!r}"
     if config.activation not in ACTIVATIONS:
         return f"activation is {config.activation!r}, and Marian's is one of {list(ACTIVATIONS)}"
-    if config.key_value_heads not in (None, config.heads):
+    if config.num_kv_heads not in (None, config.num_heads):
         return "key_value_heads is set, and Marian has as many as heads"
     return None
 
 
 def settings_for(config: ModelConfig, special: Mapping[str, int]) -> dict[str, Any]:
     """Their config.json for our config."""
-    shared = config.tie == "all"
+    shared = config.tie_embeddings == "all"
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
@@ -191,14 +191,14 @@ def settings_for(config: ModelConfig, special: Mapping[str, int]) -> dict[str, A
         "vocab_size": config.source_vocab_size or config.vocab_size,
         "decoder_vocab_size": config.vocab_size,
         "share_encoder_decoder_embeddings": shared,
-        "tie_word_embeddings": config.tie != "none",
-        "d_model": config.width,
+        "tie_word_embeddings": config.tie_embeddings != "none",
+        "d_model": config.d_model,
         "encoder_layers": config.encoder_layers,
         "decoder_layers": config.decoder_layers,
-        "encoder_attention_heads": config.heads,
-        "decoder_attention_heads": config.heads,
-        "encoder_ffn_dim": config.feed_forward_width,
-        "decoder_ffn_dim": config.feed_forward_width,
+        "encoder_attention_heads": config.num_heads,
+        "decoder_attention_heads": config.num_heads,
+        "encoder_ffn_dim": config.d_ff,
+        "decoder_ffn_dim": config.d_ff,
         "activation_function": ACTIVATIONS[config.activation],
         "scale_embedding": config.scale_embedding,
         "static_position_embeddings": True,

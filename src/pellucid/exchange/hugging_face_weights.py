@@ -44,10 +44,10 @@ def _embedding_names(config: ModelConfig) -> dict[str, tuple[str, ...]]:
     source, target = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
     output, shared = "lm_head.weight", "model.shared.weight"
     first = "target_embedding.tokens.weight"
-    if config.tie == "all":
+    if config.tie_embeddings == "all":
         return {first: (shared, source, target, output)}
     names = {"source_embedding.tokens.weight": (source,)}
-    if config.tie == "decoder":
+    if config.tie_embeddings == "decoder":
         return {**names, first: (target, output)}
     return {**names, first: (target,), "output.weight": (output,)}
 
@@ -94,8 +94,8 @@ def _check_positions(config: ModelConfig, table: Tensor, what: str) -> None:
 
     from pellucid.model.positions import sinusoidal_table
 
-    if table.ndim == 2 and table.shape[1] == config.width:
-        right = sinusoidal_table(len(table), config.width, layout="halves")
+    if table.ndim == 2 and table.shape[1] == config.d_model:
+        right = sinusoidal_table(len(table), config.d_model, layout="halves")
         if torch.allclose(table, right, atol=1e-3):  # they may be stored as float16
             return
     raise ForeignFileError(f"{what} are not sinusoidal positions in halves: refused")

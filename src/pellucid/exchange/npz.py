@@ -240,7 +240,7 @@ class _Converter:
         for side, name in names.items():
             table = self._take(name) if shared is None else shared
             made[f"{side}_embedding.tokens.weight"] = self._filled(table, name, side)
-        if self.config.tie == "none":
+        if self.config.tie_embeddings == "none":
             upright, transposed = _OUTPUT
             table = self._take(upright) if upright in self.rest else self._take(transposed).T
             made["output.weight"] = self._filled(table, upright, "target")

@@ -44,7 +44,7 @@ def run_look(
     source: str | None,
     target: str | None,
     model: str | None,
-    beam: int,
+    beam_size: int,
 ) -> list[str]:
     """Write the file that `output` names; what a person should know about it, in lines."""
     writers: dict[str, Callable[[Trace], list[str]]] = {
@@ -62,19 +62,19 @@ def run_look(
         raise InputError(f"no picture of {what!r}: choose {', '.join(get_args(What))}")
     if what == "curve":
         return _curve(text, output)
-    trace = look(text, source=source, target=target, model=model, beam=beam)
+    trace = look(text, source=source, target=target, model=model, beam_size=beam_size)
     return [f"{trace.source} → {trace.text}", *writers[output.suffix](trace)]
 
 
 def look(
-    text: str, *, source: str | None, target: str | None, model: str | None, beam: int
+    text: str, *, source: str | None, target: str | None, model: str | None, beam_size: int
 ) -> Trace:
     """The trace of a sentence by a model, as the page would show it."""
     if not text.strip():
         raise InputError("there is nothing to look at: give a sentence")
     if find_spec("torch") is None:
         raise MissingExtraError("looking inside", "train")
-    return load(model, "torch").look(text, source, target, beam)
+    return load(model, "torch").look(text, source, target, beam_size)
 
 
 def _picture(trace: Trace, what: str, kind: str, layer: str, head: str) -> str:

@@ -29,9 +29,9 @@ def derived(model: Transformer, tensors: Mapping[str, np.ndarray]) -> dict[str, 
             bias = _output_bias(model, part)
             if bias is not None:
                 found[f"{part}.output_bias"] = bias
-    if config.positions == "rotary":
+    if config.position_encoding == "rotary":
         longest = max(len(tensors["source.ids"]), len(tensors["target.ids"]))
-        angles = wave_angles(longest, config.head_width, config.position_base)
+        angles = wave_angles(longest, config.head_dim, config.position_base)
         found["rotary.angles"] = angles.float().numpy()
     return found
 

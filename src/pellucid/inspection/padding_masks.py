@@ -17,7 +17,7 @@ from pellucid.decoding.torch.predictor import padded
 from pellucid.errors import InputError
 from pellucid.inspection.trace import Token
 from pellucid.inspection.tracing import LONGEST, tokens_of
-from pellucid.model import Trace as Recorder
+from pellucid.model import TensorTrace as Recorder
 from pellucid.model import Transformer
 from pellucid.model.masks import causal_mask, padding_mask, target_padding_mask
 from pellucid.tokenizers.base import Subwords
@@ -75,7 +75,7 @@ def look_at_masks(
             f"a sentence has {max(map(len, sources))} tokens, and a look inside holds at most "
             f"{LONGEST}: take shorter ones"
         )
-    results = run(model, special, sources, DecodingOptions(beam=1, max_length=LONGEST))
+    results = run(model, special, sources, DecodingOptions(beam_size=1, max_length=LONGEST))
     targets = [[special.start, *result.best.tokens] for result in results]
     cpu = torch.device("cpu")
     source, target = (padded(rows, special.pad, cpu) for rows in (sources, targets))

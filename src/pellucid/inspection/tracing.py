@@ -16,7 +16,7 @@ from pellucid.decoding.torch.engine import search
 from pellucid.errors import InputError
 from pellucid.inspection.derived import attention_of, derived, log_probabilities
 from pellucid.inspection.trace import CacheRow, Ended, LensGuess, Round, Token, Tokens, Trace
-from pellucid.model import Trace as Recorder
+from pellucid.model import TensorTrace as Recorder
 from pellucid.model import Transformer
 from pellucid.model.flops import step_flops
 from pellucid.text.casing import lowered
@@ -124,13 +124,13 @@ def without_heads(model: Transformer, off: Sequence[HeadOff]) -> Transformer:
             raise InputError(f"no attention {switch.kind!r}: choose encoder, decoder or cross")
         stack = "encoder" if switch.kind == "encoder" else "decoder"
         layers = len(getattr(model, stack).layers)
-        if not (0 <= switch.layer < layers and 0 <= switch.head < model.config.heads):
+        if not (0 <= switch.layer < layers and 0 <= switch.head < model.config.num_heads):
             raise InputError(
                 f"no layer {switch.layer} with head {switch.head} in the {switch.kind}: there are "
-                f"{layers} layers of {model.config.heads} heads, counted from 0"
+                f"{layers} layers of {model.config.num_heads} heads, counted from 0"
             )
         attention = attention_of(model, stack, switch.layer, cross=switch.kind == "cross")
-        K = model.config.head_width
+        K = model.config.head_dim
         with torch.no_grad():
             attention.out.weight[:, switch.head * K : (switch.head + 1) * K] = 0
     return model

@@ -17,7 +17,7 @@ except ImportError as error:
 from pellucid.config import ModelConfig
 from pellucid.model.attention import KeyValues, MultiHeadAttention, attend, attend_fused
 from pellucid.model.cache import Cache
-from pellucid.model.tensor_trace import Trace
+from pellucid.model.tensor_trace import TensorTrace
 from pellucid.model.transformer import DecoderOnly, EncoderOnly, Memory, Transformer
 
 __all__ = [
@@ -28,7 +28,7 @@ __all__ = [
     "Memory",
     "ModelConfig",
     "MultiHeadAttention",
-    "Trace",
+    "TensorTrace",
     "Transformer",
     "attend",
     "attend_fused",

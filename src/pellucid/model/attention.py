@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from pellucid.model.dropout import dropout
 from pellucid.model.positions import RotaryPositions
-from pellucid.model.tensor_trace import Trace
+from pellucid.model.tensor_trace import TensorTrace
 
 
 class KeyValues(NamedTuple):
@@ -32,7 +32,7 @@ def attend(
     mask: Tensor | None = None,
     *,
     dropout_rate: float = 0.0,
-    trace: Trace | None = None,
+    trace: TensorTrace | None = None,
 ) -> Tensor:
     """softmax(q kᵀ / √K) v.
 
@@ -100,9 +100,9 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(
         self,
-        width: int,
-        heads: int,
-        key_value_heads: int | None = None,
+        d_model: int,
+        num_heads: int,
+        num_kv_heads: int | None = None,
         *,
         bias: bool = True,
         dropout: float = 0.0,
@@ -111,29 +111,29 @@ class MultiHeadAttention(nn.Module):
         rotary: RotaryPositions | None = None,
     ) -> None:
         super().__init__()
-        self.heads = heads
-        self.key_value_heads = key_value_heads or heads
-        self.head_width = width // heads
+        self.num_heads = num_heads
+        self.num_kv_heads = num_kv_heads or num_heads
+        self.head_dim = d_model // num_heads
         self.dropout_rate = dropout
-        rows = (heads + 2 * self.key_value_heads) * self.head_width
-        self.in_weight = nn.Parameter(torch.empty(rows, width))
+        rows = (num_heads + 2 * self.num_kv_heads) * self.head_dim
+        self.in_weight = nn.Parameter(torch.empty(rows, d_model))
         self.in_bias = nn.Parameter(torch.empty(rows)) if bias else None
-        self.out = nn.Linear(heads * self.head_width, width, bias=bias)
+        self.out = nn.Linear(num_heads * self.head_dim, d_model, bias=bias)
         self.query_norm = query_norm
         self.key_norm = key_norm
         self.rotary = rotary
 
     def projections(self) -> tuple[Tensor, Tensor, Tensor]:
         """W_Q `(H·K, D)`, W_K and W_V `(G·K, D)`, as views of the one matrix."""
-        narrow = self.key_value_heads * self.head_width
-        wide = self.heads * self.head_width
+        narrow = self.num_kv_heads * self.head_dim
+        wide = self.num_heads * self.head_dim
         w_q, w_k, w_v = torch.split(self.in_weight, [wide, narrow, narrow])
         return w_q, w_k, w_v
 
     def _split_heads(self, x: Tensor) -> Tensor:
         """`(B, T, heads · K)` to `(B, heads, T, K)`."""
         B, T, _ = x.shape
-        return x.view(B, T, -1, self.head_width).transpose(1, 2)
+        return x.view(B, T, -1, self.head_dim).transpose(1, 2)
 
     def _query(self, q: Tensor, past: int) -> Tensor:
         q = self._split_heads(q)  # (B, H, T, K)
@@ -149,7 +149,7 @@ class MultiHeadAttention(nn.Module):
 
     def key_values(self, memory: Tensor) -> KeyValues:
         """The keys and values of the encoder's output `(B, S, D)`; once for each sentence."""
-        wide = self.heads * self.head_width
+        wide = self.num_heads * self.head_dim
         bias = None if self.in_bias is None else self.in_bias[wide:]
         k, v = F.linear(memory, self.in_weight[wide:], bias).chunk(2, dim=-1)
         return self._key_values(k, v, 0)
@@ -160,14 +160,14 @@ class MultiHeadAttention(nn.Module):
         mask: Tensor | None = None,
         *,
         past: KeyValues | None = None,
-        trace: Trace | None = None,
+        trace: TensorTrace | None = None,
     ) -> tuple[Tensor, KeyValues]:
         """Self-attention of `x (B, T, D)`, after the `past` keys and values of a cache.
 
         Returns the output `(B, T, D)` and all keys and values, past ones included.
         """
-        narrow = self.key_value_heads * self.head_width
-        wide = self.heads * self.head_width
+        narrow = self.num_kv_heads * self.head_dim
+        wide = self.num_heads * self.head_dim
         projected = F.linear(x, self.in_weight, self.in_bias)
         q, k, v = torch.split(projected, [wide, narrow, narrow], dim=-1)
         offset = 0 if past is None else past.keys.shape[-2]
@@ -180,14 +180,19 @@ class MultiHeadAttention(nn.Module):
         return self._mix(self._query(q, offset), visible, mask, trace), visible
 
     def cross(
-        self, x: Tensor, over: KeyValues, mask: Tensor | None = None, *, trace: Trace | None = None
+        self,
+        x: Tensor,
+        over: KeyValues,
+        mask: Tensor | None = None,
+        *,
+        trace: TensorTrace | None = None,
     ) -> Tensor:
         """Cross-attention of `x (B · beams, T, D)` over the keys and values of B sentences.
 
         The beams of a sentence share its keys and values: they are not copied, the beams stand
         side by side as queries instead.
         """
-        wide = self.heads * self.head_width
+        wide = self.num_heads * self.head_dim
         bias = None if self.in_bias is None else self.in_bias[:wide]
         q = self._query(F.linear(x, self.in_weight[:wide], bias), 0)  # (B · beams, H, T, K)
         beams = q.shape[0] // over.keys.shape[0]
@@ -215,7 +220,9 @@ class MultiHeadAttention(nn.Module):
         """The heads side by side, `(B, H, T, K)` to `(B, T, H · K)`, through W_O."""
         return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
-    def _mix(self, q: Tensor, over: KeyValues, mask: Tensor | None, trace: Trace | None) -> Tensor:
+    def _mix(
+        self, q: Tensor, over: KeyValues, mask: Tensor | None, trace: TensorTrace | None
+    ) -> Tensor:
         if trace is None:
             return self._joined(self._attend(q, over, mask))
         rate = self.dropout_rate if self.training else 0.0
@@ -228,5 +235,5 @@ class MultiHeadAttention(nn.Module):
 
     def head_outputs(self, mixed: Tensor) -> Tensor:
         """What each head adds to the output, `(B, H, T, D)`; their sum plus W_O's bias is it."""
-        w_o = self.out.weight.view(-1, self.heads, self.head_width)  # (D, H, K)
+        w_o = self.out.weight.view(-1, self.num_heads, self.head_dim)  # (D, H, K)
         return torch.einsum("bhtk,dhk->bhtd", mixed, w_o)

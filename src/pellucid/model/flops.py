@@ -29,7 +29,7 @@ class BatchShape(NamedTuple):
 def forward_flops(config: ModelConfig, shape: BatchShape) -> dict[str, int]:
     """FLOPs of one forward pass, by part of the model."""
     B, S, T = shape
-    D, V = config.width, config.vocab_size
+    D, V = config.d_model, config.vocab_size
     wide, narrow, feed_forward = _widths(config)
 
     def attention(queries: int, keys: int) -> int:
@@ -54,7 +54,7 @@ def step_flops(config: ModelConfig, length: int, source: int, *, cached: bool = 
     With the cache it reads one token, and the keys and values of all others are there. Without,
     it reads the whole output again, and the keys and values of the source too.
     """
-    D, V = config.width, config.vocab_size
+    D, V = config.d_model, config.vocab_size
     wide, narrow, feed_forward = _widths(config)
     tokens = 1 if cached else length
     pairs = length if cached else length * length
@@ -67,7 +67,7 @@ def step_flops(config: ModelConfig, length: int, source: int, *, cached: bool = 
 
 def _widths(config: ModelConfig) -> tuple[int, int, int]:
     """H · K, G · K, and the multiply-adds of a feed-forward layer for one token."""
-    wide = config.heads * config.head_width
-    narrow = (config.key_value_heads or config.heads) * config.head_width
+    wide = config.num_heads * config.head_dim
+    narrow = (config.num_kv_heads or config.num_heads) * config.head_dim
     matrices = 3 if config.activation in GATED else 2
-    return wide, narrow, matrices * config.width * config.feed_forward_width
+    return wide, narrow, matrices * config.d_model * config.d_ff

@@ -10,10 +10,10 @@ from collections.abc import Callable
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from pellucid.config import Activation, NormKind, NormPlacement
+from pellucid.config import Activation, NormPlacement, NormType
 from pellucid.model.attention import KeyValues, MultiHeadAttention
 from pellucid.model.dropout import Dropout
-from pellucid.model.tensor_trace import Trace, inside
+from pellucid.model.tensor_trace import TensorTrace, inside
 
 
 class RMSNorm(nn.RMSNorm):
@@ -26,14 +26,14 @@ class RMSNorm(nn.RMSNorm):
         return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
 
 
-def make_norm(kind: NormKind, width: int, epsilon: float) -> nn.Module:
+def make_norm(norm_type: NormType, d_model: int, epsilon: float) -> nn.Module:
     """LayerNorm: subtract the mean, divide by the deviation. RMSNorm: divide only."""
-    if kind == "rms":
-        return RMSNorm(width, eps=epsilon)
-    return nn.LayerNorm(width, eps=epsilon)
+    if norm_type == "rms":
+        return RMSNorm(d_model, eps=epsilon)
+    return nn.LayerNorm(d_model, eps=epsilon)
 
 
-def normed(norm: nn.Module | None, x: Tensor, trace: Trace | None = None) -> Tensor:
+def normed(norm: nn.Module | None, x: Tensor, trace: TensorTrace | None = None) -> Tensor:
     """`norm(x)`, where there is a norm; records each token's mean and variance before it."""
     if norm is None:
         return x
@@ -74,15 +74,15 @@ class FeedForward(nn.Module):
     """
 
     def __init__(
-        self, width: int, inner_width: int, *, activation: Activation, bias: bool, dropout: float
+        self, d_model: int, d_ff: int, *, activation: Activation, bias: bool, dropout: float
     ) -> None:
         super().__init__()
         self.activation, self.gated = ACTIVATIONS[activation]
-        self.inner = nn.Linear(width, inner_width * (2 if self.gated else 1), bias=bias)
-        self.outer = nn.Linear(inner_width, width, bias=bias)
+        self.inner = nn.Linear(d_model, d_ff * (2 if self.gated else 1), bias=bias)
+        self.outer = nn.Linear(d_ff, d_model, bias=bias)
         self.dropout = Dropout(dropout)
 
-    def forward(self, x: Tensor, *, trace: Trace | None = None) -> Tensor:
+    def forward(self, x: Tensor, *, trace: TensorTrace | None = None) -> Tensor:
         """`x (B, T, D)` to `(B, T, D)`, through `(B, T, F)`."""
         inner = self.inner(x)
         if self.gated:
@@ -116,13 +116,13 @@ class AddNorm(nn.Module):
         self.norm_after = make() if placement == "post" else None
         self.dropout = Dropout(dropout)
 
-    def enter(self, x: Tensor, *, trace: Trace | None = None) -> Tensor:
+    def enter(self, x: Tensor, *, trace: TensorTrace | None = None) -> Tensor:
         """What the sub-layer reads of the stream `x (B, T, D)`."""
         if trace is not None:
             trace.record("residual_before", x)
         return normed(self.norm_before, x, inside(trace, "norm_before"))
 
-    def leave(self, x: Tensor, output: Tensor, *, trace: Trace | None = None) -> Tensor:
+    def leave(self, x: Tensor, output: Tensor, *, trace: TensorTrace | None = None) -> Tensor:
         """The stream after the sub-layer, from the stream before it and its output."""
         added = self.dropout(normed(self.norm_inside, output, inside(trace, "norm_inside")))
         x = normed(self.norm_after, x + added, inside(trace, "norm_after"))
@@ -148,7 +148,7 @@ class EncoderLayer(nn.Module):
         self.feed_forward_add_norm = make_add_norm()
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None, *, trace: Trace | None = None
+        self, x: Tensor, mask: Tensor | None = None, *, trace: TensorTrace | None = None
     ) -> Tensor:
         """`x (B, S, D)` to `(B, S, D)`."""
         own, feed = inside(trace, "self"), inside(trace, "feed_forward")
@@ -193,7 +193,7 @@ class DecoderLayer(nn.Module):
         memory_mask: Tensor | None = None,
         *,
         past: KeyValues | None = None,
-        trace: Trace | None = None,
+        trace: TensorTrace | None = None,
     ) -> tuple[Tensor, KeyValues]:
         """`x (B · beams, T, D)` to the same shape, and the self-attention keys and values so far.
 

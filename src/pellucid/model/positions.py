@@ -51,13 +51,13 @@ class SinusoidalPositions(nn.Module):
 
     table: Tensor
 
-    def __init__(self, width: int, *, base: float, layout: PositionLayout) -> None:
+    def __init__(self, d_model: int, *, base: float, layout: PositionLayout) -> None:
         super().__init__()
-        self.width, self.base, self.layout = width, base, layout
+        self.d_model, self.base, self.layout = d_model, base, layout
         self.register_buffer("table", self._computed(FIRST_LENGTH), persistent=False)
 
     def _computed(self, length: int) -> Tensor:
-        return sinusoidal_table(length, self.width, base=self.base, layout=self.layout)
+        return sinusoidal_table(length, self.d_model, base=self.base, layout=self.layout)
 
     def forward(self, length: int, past: int = 0) -> Tensor:
         """The vectors of positions past .. past + length - 1, `(length, D)`."""
@@ -69,9 +69,9 @@ class SinusoidalPositions(nn.Module):
 class LearnedPositions(nn.Module):
     """One trained vector for each position, up to a fixed length."""
 
-    def __init__(self, max_length: int, width: int) -> None:
+    def __init__(self, max_length: int, d_model: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(max_length, width))
+        self.weight = nn.Parameter(torch.empty(max_length, d_model))
 
     def forward(self, length: int, past: int = 0) -> Tensor:
         """The vectors of positions past .. past + length - 1, `(length, D)`."""
@@ -94,15 +94,15 @@ class RotaryPositions(nn.Module):
     cosines: Tensor
     sines: Tensor
 
-    def __init__(self, head_width: int, *, base: float, layout: PositionLayout) -> None:
+    def __init__(self, head_dim: int, *, base: float, layout: PositionLayout) -> None:
         super().__init__()
-        self.head_width, self.base, self.layout = head_width, base, layout
+        self.head_dim, self.base, self.layout = head_dim, base, layout
         cosines, sines = self._computed(FIRST_LENGTH)
         self.register_buffer("cosines", cosines, persistent=False)
         self.register_buffer("sines", sines, persistent=False)
 
     def _computed(self, length: int) -> tuple[Tensor, Tensor]:
-        angles = wave_angles(length, self.head_width, self.base)
+        angles = wave_angles(length, self.head_dim, self.base)
         if self.layout == "halves":
             angles = torch.cat([angles, angles], dim=-1)
         else:

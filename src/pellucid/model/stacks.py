@@ -11,7 +11,7 @@ from pellucid.model.attention import KeyValues
 from pellucid.model.dropout import Dropout
 from pellucid.model.layers import DecoderLayer, EncoderLayer, normed
 from pellucid.model.positions import LearnedPositions, SinusoidalPositions
-from pellucid.model.tensor_trace import Trace, inside
+from pellucid.model.tensor_trace import TensorTrace, inside
 
 
 class InputEmbedding(nn.Module):
@@ -33,7 +33,7 @@ class InputEmbedding(nn.Module):
         self.norm = norm
         self.dropout = Dropout(dropout)
 
-    def forward(self, ids: Tensor, past: int = 0, *, trace: Trace | None = None) -> Tensor:
+    def forward(self, ids: Tensor, past: int = 0, *, trace: TensorTrace | None = None) -> Tensor:
         """`ids (B, T)`, the first at position `past`, to `(B, T, D)`."""
         embedded = self.tokens(ids)
         scaled = embedded * self.scale if self.scale != 1.0 else embedded
@@ -62,7 +62,7 @@ class Encoder(nn.Module):
         self.norm = norm
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None, *, trace: Trace | None = None
+        self, x: Tensor, mask: Tensor | None = None, *, trace: TensorTrace | None = None
     ) -> Tensor:
         """`x (B, S, D)` to `(B, S, D)`."""
         for number, layer in enumerate(self.layers):
@@ -89,7 +89,7 @@ class Decoder(nn.Module):
         memory_mask: Tensor | None = None,
         *,
         past: Sequence[KeyValues | None] | None = None,
-        trace: Trace | None = None,
+        trace: TensorTrace | None = None,
     ) -> tuple[Tensor, list[KeyValues]]:
         """`x (B · beams, T, D)` to the same shape, and each layer's own keys and values.
 

@@ -20,7 +20,7 @@ class TraceFullError(InputError):
     """The sentence would take more memory than the trace may hold."""
 
 
-class Trace(Mapping[str, Tensor]):
+class TensorTrace(Mapping[str, Tensor]):
     """Tensors by path, e.g. `encoder.0.self.weights`.
 
     A tensor is kept by reference, not copied, and counts once however many views of it have
@@ -39,9 +39,9 @@ class Trace(Mapping[str, Tensor]):
         self._values: dict[str, Tensor | Callable[[], Tensor]] = {}
         self._storages: dict[int, int] = {}
 
-    def at(self, name: str) -> Trace:
+    def at(self, name: str) -> TensorTrace:
         """The same trace, seen from inside a part of the model: names get `name.` in front."""
-        inner = object.__new__(Trace)
+        inner = object.__new__(TensorTrace)
         inner.__dict__.update(self.__dict__)
         inner._prefix = f"{self._prefix}{name}."
         return inner
@@ -86,6 +86,6 @@ class Trace(Mapping[str, Tensor]):
         return f"Trace({len(self)} tensors, {self.bytes / 2**20:.1f} MB)"
 
 
-def inside(trace: Trace | None, name: str) -> Trace | None:
+def inside(trace: TensorTrace | None, name: str) -> TensorTrace | None:
     """`trace.at(name)` where there is a trace."""
     return None if trace is None else trace.at(name)

@@ -14,7 +14,7 @@ from pellucid.model.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForwa
 from pellucid.model.masks import causal_mask, combine, padding_mask, target_padding_mask
 from pellucid.model.positions import LearnedPositions, RotaryPositions, SinusoidalPositions
 from pellucid.model.stacks import Decoder, Encoder, InputEmbedding
-from pellucid.model.tensor_trace import Trace, inside
+from pellucid.model.tensor_trace import TensorTrace, inside
 
 
 class Memory(NamedTuple):
@@ -33,12 +33,12 @@ class Transformer(nn.Module):
         super().__init__()
         self.config = config
         build = _Builder(config)
-        target_tokens = nn.Embedding(config.vocab_size, config.width)
-        if config.tie == "all":
+        target_tokens = nn.Embedding(config.vocab_size, config.d_model)
+        if config.tie_embeddings == "all":
             source_tokens = target_tokens
         else:
             source_tokens = nn.Embedding(
-                config.source_vocab_size or config.vocab_size, config.width
+                config.source_vocab_size or config.vocab_size, config.d_model
             )
         self.source_embedding = build.embedding(source_tokens)
         self.target_embedding = build.embedding(target_tokens)
@@ -53,7 +53,7 @@ class Transformer(nn.Module):
         target: Tensor,
         *,
         cross_mask: Tensor | None = None,
-        trace: Trace | None = None,
+        trace: TensorTrace | None = None,
     ) -> Tensor:
         """Logits `(B, T, V)` for each target position, all at once (teacher forcing).
 
@@ -73,7 +73,7 @@ class Transformer(nn.Module):
         target: Tensor,
         *,
         cross_mask: Tensor | None = None,
-        trace: Trace | None = None,
+        trace: TensorTrace | None = None,
     ) -> Tensor:
         """The decoder's output `(B, T, D)` before it is turned into logits."""
         memory = self.encode(source, trace=trace)
@@ -91,7 +91,7 @@ class Transformer(nn.Module):
         )
         return x  # type: ignore[no-any-return]
 
-    def encode(self, source: Tensor, *, trace: Trace | None = None) -> Memory:
+    def encode(self, source: Tensor, *, trace: TensorTrace | None = None) -> Memory:
         """Run the encoder over `source (B, S)`."""
         mask = padding_mask(source, self.config.pad_id)
         x = self.source_embedding(source, trace=inside(trace, "source"))
@@ -103,7 +103,7 @@ class Transformer(nn.Module):
         return Cache(layers, memory.mask)
 
     def decode(
-        self, target: Tensor, cache: Cache, *, trace: Trace | None = None
+        self, target: Tensor, cache: Cache, *, trace: TensorTrace | None = None
     ) -> tuple[Tensor, Cache]:
         """Go on decoding with `target (B · beams, T)`, the tokens that follow those in the cache.
 
@@ -117,7 +117,7 @@ class Transformer(nn.Module):
         return logits, cache
 
     def decode_states(
-        self, target: Tensor, cache: Cache, *, trace: Trace | None = None
+        self, target: Tensor, cache: Cache, *, trace: TensorTrace | None = None
     ) -> tuple[Tensor, Cache]:
         """As `decode`, but the states `(B · beams, T, D)` before they are turned into logits."""
         return _decoded(self.target_embedding, self.decoder, target, cache, trace)
@@ -134,11 +134,11 @@ class EncoderOnly(nn.Module):
         super().__init__()
         self.config = config
         build = _Builder(config)
-        self.embedding = build.embedding(nn.Embedding(config.vocab_size, config.width))
+        self.embedding = build.embedding(nn.Embedding(config.vocab_size, config.d_model))
         self.encoder = build.encoder()
         initialise(self, config)
 
-    def forward(self, ids: Tensor, *, trace: Trace | None = None) -> Tensor:
+    def forward(self, ids: Tensor, *, trace: TensorTrace | None = None) -> Tensor:
         """`ids (B, S)` to `(B, S, D)`."""
         x = self.embedding(ids, trace=inside(trace, "source"))
         mask = padding_mask(ids, self.config.pad_id)
@@ -156,13 +156,13 @@ class DecoderOnly(nn.Module):
         super().__init__()
         self.config = config
         build = _Builder(config)
-        tokens = nn.Embedding(config.vocab_size, config.width)
+        tokens = nn.Embedding(config.vocab_size, config.d_model)
         self.embedding = build.embedding(tokens)
         self.decoder = build.decoder(cross=False)
         self.output = build.output(tokens)
         initialise(self, config)
 
-    def forward(self, ids: Tensor, *, trace: Trace | None = None) -> Tensor:
+    def forward(self, ids: Tensor, *, trace: TensorTrace | None = None) -> Tensor:
         """Logits `(B, T, V)` for `ids (B, T)`."""
         mask = combine(
             causal_mask(ids.shape[1], device=ids.device),
@@ -180,7 +180,7 @@ class DecoderOnly(nn.Module):
         return Cache(tuple(LayerCache(None, None) for _ in self.decoder.layers))
 
     def decode(
-        self, ids: Tensor, cache: Cache, *, trace: Trace | None = None
+        self, ids: Tensor, cache: Cache, *, trace: TensorTrace | None = None
     ) -> tuple[Tensor, Cache]:
         """Go on with `ids (B, T)`; returns their logits and the cache with T rows more."""
         x, cache = _decoded(self.embedding, self.decoder, ids, cache, trace)
@@ -199,7 +199,11 @@ def _num_parameters(model: nn.Module) -> int:
 
 
 def _decoded(
-    embedding: InputEmbedding, decoder: Decoder, ids: Tensor, cache: Cache, trace: Trace | None
+    embedding: InputEmbedding,
+    decoder: Decoder,
+    ids: Tensor,
+    cache: Cache,
+    trace: TensorTrace | None,
 ) -> tuple[Tensor, Cache]:
     """Decoder states of the next tokens, and the cache that holds them too."""
     length = ids.shape[1]
@@ -225,7 +229,7 @@ class _Builder:
         self.config = config
 
     def norm(self) -> nn.Module:
-        return make_norm(self.config.norm_kind, self.config.width, self.config.norm_epsilon)
+        return make_norm(self.config.norm_type, self.config.d_model, self.config.norm_epsilon)
 
     def final_norm(self) -> nn.Module | None:
         """Post-norm ends with a norm in its last layer; the others leave the sum as it is."""
@@ -234,12 +238,12 @@ class _Builder:
     def embedding(self, tokens: nn.Embedding) -> InputEmbedding:
         config = self.config
         positions: SinusoidalPositions | LearnedPositions | None = None
-        if config.positions == "sinusoidal":
+        if config.position_encoding == "sinusoidal":
             positions = SinusoidalPositions(
-                config.width, base=config.position_base, layout=config.position_layout
+                config.d_model, base=config.position_base, layout=config.position_layout
             )
-        elif config.positions == "learned":
-            positions = LearnedPositions(config.max_length, config.width)
+        elif config.position_encoding == "learned":
+            positions = LearnedPositions(config.max_length, config.d_model)
         return InputEmbedding(
             tokens,
             positions,
@@ -254,29 +258,29 @@ class _Builder:
         normed = config.qk_norm == "all" or (config.qk_norm == "self" and not cross)
 
         def head_norm() -> nn.Module | None:
-            width, epsilon = config.head_width, config.norm_epsilon
+            width, epsilon = config.head_dim, config.norm_epsilon
             return make_norm("rms", width, epsilon) if normed else None
 
         return MultiHeadAttention(
-            config.width,
-            config.heads,
-            config.key_value_heads,
+            config.d_model,
+            config.num_heads,
+            config.num_kv_heads,
             bias=config.attention_bias,
             dropout=config.attention_dropout,
             query_norm=head_norm(),
             key_norm=head_norm(),
             rotary=RotaryPositions(
-                config.head_width, base=config.position_base, layout=config.position_layout
+                config.head_dim, base=config.position_base, layout=config.position_layout
             )
-            if config.positions == "rotary" and not cross
+            if config.position_encoding == "rotary" and not cross
             else None,
         )
 
     def feed_forward(self) -> FeedForward:
         config = self.config
         return FeedForward(
-            config.width,
-            config.feed_forward_width,
+            config.d_model,
+            config.d_ff,
             activation=config.activation,
             bias=config.feed_forward_bias,
             dropout=config.activation_dropout,
@@ -306,8 +310,10 @@ class _Builder:
 
     def output(self, tokens: nn.Embedding) -> nn.Linear:
         """The last linear layer, which is the target embedding again where they are tied."""
-        output = nn.Linear(self.config.width, self.config.vocab_size, bias=self.config.output_bias)
-        if self.config.tie != "none":
+        output = nn.Linear(
+            self.config.d_model, self.config.vocab_size, bias=self.config.output_bias
+        )
+        if self.config.tie_embeddings != "none":
             output.weight = tokens.weight
         return output
 
@@ -323,7 +329,7 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
     tied = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
     for module in model.modules():
         if isinstance(module, nn.Embedding | LearnedPositions):
-            nn.init.normal_(module.weight, std=config.width**-0.5)
+            nn.init.normal_(module.weight, std=config.d_model**-0.5)
         elif isinstance(module, nn.Linear):
             if id(module.weight) not in tied:
                 nn.init.xavier_uniform_(module.weight)

@@ -13,16 +13,16 @@ class ServerSettings(Settings):
     """How a server behaves. The defaults are meant for an open network."""
 
     # How much one request may ask for; beyond it, 413 or 422 at once.
-    characters: int = Field(default=20_000, ge=1, le=10_000_000)
+    char_limit: int = Field(default=20_000, ge=1, le=10_000_000)
     """Characters of one text."""
 
-    total_characters: int = Field(default=100_000, ge=1, le=10_000_000)
+    total_char_limit: int = Field(default=100_000, ge=1, le=10_000_000)
     """Characters of all texts of one request."""
 
-    texts: int = Field(default=100, ge=1, le=100_000)
+    batch_limit: int = Field(default=100, ge=1, le=100_000)
     """Texts of one request."""
 
-    beam: int = Field(default=8, ge=1, le=64)
+    beam_size: int = Field(default=8, ge=1, le=64)
     """The widest search that may be asked for."""
 
     alternatives: int = Field(default=8, ge=0, le=64)
@@ -53,7 +53,7 @@ class ServerSettings(Settings):
     looks: int = Field(default=8, ge=1, le=1000)
     """Looks inside that wait for each other."""
 
-    per_minute: int = Field(default=1200, ge=0, le=10_000_000)
+    req_limit: int = Field(default=1200, ge=0, le=10_000_000)
     """Texts a minute for a client without a key, by its address; 0 for any number. A sixth of it
     may come at once."""
 

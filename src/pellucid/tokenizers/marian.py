@@ -195,7 +195,7 @@ class MarianTokenizer:
         """Not to be had: the cuts that SentencePiece draws cannot be repeated."""
         raise InputError(
             "an imported model's tokenizer cannot cut words at random: leave "
-            "batches.subword_sampling out"
+            "batches.subword_regularization out"
         )
 
     def _read_special(self) -> SpecialTokens:

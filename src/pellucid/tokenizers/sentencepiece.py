@@ -100,7 +100,7 @@ class Tokenizer:
         from pellucid.config import TokenizerConfig
 
         config = config or TokenizerConfig()
-        sample = reservoir((t for t in texts if t), config.sample, config.seed)
+        sample = reservoir((t for t in texts if t), config.input_sentence_size, config.seed)
         if not sample:
             raise InputError("no text to learn a vocabulary from: the corpus is empty")
         model = io.BytesIO()
@@ -109,7 +109,7 @@ class Tokenizer:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=(_SURROGATE.sub("\ufffd", text) for text in sample),
                 model_writer=model,
-                model_type=config.kind,
+                model_type=config.model_type,
                 vocab_size=config.vocab_size,
                 character_coverage=config.character_coverage,
                 pad_id=PAD_ID,
@@ -388,4 +388,6 @@ def _explained(error: RuntimeError, config: TokenizerConfig) -> InputError:
         )
     if "sentences_.empty()" in said:
         return InputError("no text to learn a vocabulary from: the corpus is empty")
-    return InputError(f"cannot learn a vocabulary of {config.vocab_size} {config.kind}: {said}")
+    return InputError(
+        f"cannot learn a vocabulary of {config.vocab_size} {config.model_type}: {said}"
+    )

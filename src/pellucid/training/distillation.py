@@ -40,7 +40,7 @@ from pellucid.console.progress import Progress
 from pellucid.data.batches import Batch, each_pair_once, runs
 from pellucid.data.store import (
     DamagedStoreError,
-    Prepared,
+    PreparedData,
     Split,
     check_file,
     publish,
@@ -69,7 +69,7 @@ TOKENS, PROBABILITIES = "tokens", "probabilities"
 
 
 @dataclass(frozen=True)
-class Lessons:
+class TeacherProbabilities:
     """The answers to a run's training pairs, memory-mapped."""
 
     tokens: NDArray[Any]
@@ -81,7 +81,9 @@ class Lessons:
     """How much of the target they are."""
 
     @classmethod
-    def open(cls, folder: Path, key: str, prepared: Prepared, weight: float) -> Lessons:
+    def open(
+        cls, folder: Path, key: str, prepared: PreparedData, weight: float
+    ) -> TeacherProbabilities:
         """Those that `ask_teachers` has made, and given the key of."""
         manifest = read_manifest(folder)
         if manifest["key"] != key:
@@ -120,7 +122,7 @@ def _rows(split: Split, side: int) -> int:
 
 def ask_teachers(
     teachers: Sequence[Bundle],
-    prepared: Prepared,
+    prepared: PreparedData,
     folder: Path,
     device: torch.device,
     *,
@@ -141,7 +143,7 @@ def ask_teachers(
     tokens = np.memmap(draft / TOKENS, kind, mode="w+", shape=shape)
     probabilities = np.memmap(draft / PROBABILITIES, "<f2", mode="w+", shape=shape)
     models = [bundle.model(str(device)).eval() for bundle in teachers]
-    batches = each_pair_once(prepared, BatchConfig(tokens=ASK_TOKENS), "train")
+    batches = each_pair_once(prepared, BatchConfig(max_tokens=ASK_TOKENS), "train")
     with Progress(console) as progress:
         count = f"{len(models)} teachers" if len(models) > 1 else "the teacher"
         progress.say(f"asking {count} about the training pairs")
@@ -190,14 +192,14 @@ def answers(
     return np.pad(chosen, missing), np.pad(shares, missing)
 
 
-def check_teachers(teachers: Sequence[Bundle], prepared: Prepared) -> None:
+def check_teachers(teachers: Sequence[Bundle], prepared: PreparedData) -> None:
     """Raise unless every teacher reads and writes as the new model will."""
     for bundle in teachers:
         if bundle.tokenizer.sha256 != prepared.tokenizer.sha256:
             raise InputError(
                 f"the teacher {bundle.folder} has another vocabulary than this run, so what it "
                 "says cannot be learned: train teachers with the same data and the same section "
-                "tokenizer, or let this run take a teacher's pieces with tokenizer.like"
+                "tokenizer, or let this run take a teacher's pieces with tokenizer.from_model"
             )
         missing = sorted(set(prepared.directions) - set(bundle.directions))
         if missing:
@@ -207,7 +209,7 @@ def check_teachers(teachers: Sequence[Bundle], prepared: Prepared) -> None:
             )
 
 
-def _key(teachers: Sequence[Bundle], prepared: Prepared) -> str:
+def _key(teachers: Sequence[Bundle], prepared: PreparedData) -> str:
     """Stands for what the answers depend on."""
     decides = [FORMAT, TOP, prepared.fingerprint, *(bundle.fingerprint for bundle in teachers)]
     return hashlib.sha256(json.dumps(decides).encode()).hexdigest()

@@ -41,10 +41,10 @@ def start_embeddings(model: Transformer, split: Split, seed: int) -> None:
             tables[id(module.weight)] = module.weight
     tables[id(model.output.weight)] = model.output.weight
     largest = max(len(table) for table in tables.values())
-    found = embeddings_from_pairs(split, largest, model.config.width, generator)
+    found = embeddings_from_pairs(split, largest, model.config.d_model, generator)
     for table in tables.values():
         rows = len(table)
-        drawn = torch.randn(rows, model.config.width, generator=generator) * STD
+        drawn = torch.randn(rows, model.config.d_model, generator=generator) * STD
         seen = found[:rows].abs().sum(dim=1, keepdim=True) > 0
         mixed = COUNTED**0.5 * STD * found[:rows] + (1 - COUNTED) ** 0.5 * drawn
         start = torch.where(seen, mixed, drawn)

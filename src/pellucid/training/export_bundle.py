@@ -14,7 +14,7 @@ from torch import Tensor
 from pellucid import __version__
 from pellucid.bundle import Bundle
 from pellucid.config import Recipe
-from pellucid.data.store import Prepared
+from pellucid.data.store import PreparedData
 from pellucid.decoding import DecodingOptions
 from pellucid.decoding.alignment import MEAN, AlignedPair, Measured, find_alignment
 from pellucid.decoding.ct2.conversion import add_ct2, why_not_ct2
@@ -48,7 +48,7 @@ def result_weights(recipe: Recipe, checkpoints: Checkpoints, best: Best | None) 
     steps = checkpoints.steps()
     wanted = recipe.training.result
     if wanted == "auto":
-        if recipe.training.average:
+        if recipe.training.average_checkpoints:
             wanted = "average"
         else:
             wanted = "best" if best is not None and best.step in steps else "last"
@@ -89,7 +89,7 @@ def write_bundle(
     folder: Path,
     recipe: Recipe,
     model: Transformer,
-    prepared: Prepared,
+    prepared: PreparedData,
     *,
     weights: str,
     steps: int,
@@ -106,7 +106,7 @@ def write_bundle(
     about: dict[str, Any] = {
         "title": recipe.title,
         "training": {
-            **({"started from": recipe.start_from} if recipe.start_from else {}),
+            **({"started from": recipe.init_from} if recipe.init_from else {}),
             **({"teachers": len(taught.teachers)} if taught.teachers else {}),
             "weights": weights,
             "steps": steps,
@@ -139,14 +139,14 @@ def write_bundle(
     return add_ct2(bundle)
 
 
-def longest_learned(prepared: Prepared) -> int:
+def longest_learned(prepared: PreparedData) -> int:
     """The tokens of the longest sentences of the training data, but for one in a thousand."""
     train = prepared.splits["train"]
     lengths = np.concatenate([train.lengths(0), train.lengths(1)])
     return max(1, int(np.quantile(lengths, 0.999)))
 
 
-def measured_alignment(model: Transformer, prepared: Prepared) -> Measured | None:
+def measured_alignment(model: Transformer, prepared: PreparedData) -> Measured | None:
     """Which attention says where a word comes from, found on pairs of the validation."""
     if "valid" not in prepared.splits:
         return None
@@ -173,7 +173,7 @@ def _told(place: Measured | None) -> str:
 
 
 def write_attention(
-    path: Path, model: Transformer, prepared: Prepared, examples: list[Example]
+    path: Path, model: Transformer, prepared: PreparedData, examples: list[Example]
 ) -> None:
     """The cross-attention of the last layer, head by head, for one sentence of the validation."""
     fitting = [e for e in examples if len(e.source_ids) <= _LONGEST]
@@ -182,7 +182,7 @@ def write_attention(
     example = max(fitting, key=lambda e: min(len(e.source_ids), 16))
     words, special = prepared.tokenizer, special_ids(prepared.tokenizer)
     engine = TorchEngine(model, special)
-    result = engine.translate_ids([example.source_ids], DecodingOptions(beam=1))[0]
+    result = engine.translate_ids([example.source_ids], DecodingOptions(beam_size=1))[0]
     target = list(result.best.tokens)[:_LONGEST]
     last = read_attention(model, special, [example.source_ids], [target])[0][-1]
     heads = [[[round(float(w), 4) for w in row] for row in head] for head in last]

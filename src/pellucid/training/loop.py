@@ -24,16 +24,16 @@ from pellucid.data.batches import Batch, Batches
 from pellucid.errors import PellucidError
 from pellucid.model import Transformer
 from pellucid.model.flops import BatchShape
-from pellucid.training.callbacks.callback import StepReport, ValidationReport, Watcher, perplexity
+from pellucid.training.callbacks.callback import Callback, StepReport, ValidationReport, perplexity
 from pellucid.training.checkpoint.checkpoints import Checkpoint, Checkpoints
 from pellucid.training.checkpoint.sharded_tensors import Stored
 from pellucid.training.devices import peak_for
-from pellucid.training.distillation import Lessons
-from pellucid.training.distributed.process_group import Group
+from pellucid.training.distillation import TeacherProbabilities
+from pellucid.training.distributed.process_group import ProcessGroup
 from pellucid.training.loss import Taught, TokenLoss, linear_loss
 from pellucid.training.optim.averaging import MovingAverage
 from pellucid.training.optim.optimizers import Optimizers
-from pellucid.training.optim.schedule import highest_rate, rate_share
+from pellucid.training.optim.schedule import peak_learning_rate, rate_share
 from pellucid.training.plan.training_flops import training_flops
 from pellucid.training.signals import Signals, StoppedError
 from pellucid.training.validate import InterruptedValidationError, Scores, Validation, tensors_of
@@ -99,7 +99,7 @@ class Best:
 
 
 @dataclass
-class Place:
+class TrainingState:
     """Where a run is: with weights and optimizer, all that is needed to go on."""
 
     step: int = 0
@@ -127,14 +127,14 @@ class Loop:
     batches: Batches
     validation: Validation | None
     checkpoints: Checkpoints
-    watchers: Sequence[Watcher]
-    group: Group
+    watchers: Sequence[Callback]
+    group: ProcessGroup
     signals: Signals
     average: MovingAverage | None = None
-    lessons: Lessons | None = None
+    lessons: TeacherProbabilities | None = None
     compiled: Callable[[Tensor, Tensor], Tensor] | None = None
     autocast: Callable[[], AbstractContextManager[Any]] = nullcontext
-    place: Place = field(default_factory=Place)
+    place: TrainingState = field(default_factory=TrainingState)
 
     def __post_init__(self) -> None:
         training = self.recipe.training
@@ -143,7 +143,7 @@ class Loop:
         self.objective = self.group.wrap(
             Objective(self.model, training.label_smoothing, self.compiled)
         )
-        self.highest = highest_rate(training, self.model.config.width)
+        self.highest = peak_learning_rate(training, self.model.config.d_model)
         self.total_steps = self._total_steps()
         self.judged: dict[int, Scores] = {}
         """The last validation and the best one of this start, by their steps."""
@@ -187,7 +187,7 @@ class Loop:
         some: list[Batch] = []
         for batch in stream:
             some.append(batch)
-            if batch.last or len(some) == self.recipe.training.accumulate:
+            if batch.last or len(some) == self.recipe.training.gradient_accumulation_steps:
                 yield some
                 some = []
 
@@ -207,7 +207,7 @@ class Loop:
                 (sums.smoothed * (self.group.gradient_factor / tokens)).backward()
             plain.append(sums.plain.item())
             smoothed.append(sums.smoothed.item())
-        norm = self.group.gradient_norm(self.parameters, training.clip).item()
+        norm = self.group.gradient_norm(self.parameters, training.max_grad_norm).item()
         self._check_finite(step, batches, plain, norm)
         share = rate_share(training, step, self.total_steps)
         self.optimizers.step(share)
@@ -221,8 +221,8 @@ class Loop:
             epoch=self.place.epoch,
             loss=loss / tokens,
             smoothed_loss=smoothed_loss / tokens,
-            rate=self.highest * share,
-            gradient_norm=norm,
+            learning_rate=self.highest * share,
+            grad_norm=norm,
             target_tokens=int(tokens),
             seconds=(seconds := time.monotonic() - began),
             waited=waited,
@@ -284,12 +284,12 @@ class Loop:
         training = self.recipe.training
         ends = [] if training.steps is None else [training.steps]
         if training.epochs is not None:
-            per_epoch = -(-self.batches.steps(0) // training.accumulate)
+            per_epoch = -(-self.batches.steps(0) // training.gradient_accumulation_steps)
             ends.append(max(1, round(training.epochs * per_epoch)))
         return min(ends, default=None)
 
     def _reason_to_end(self) -> str | None:
-        minutes, patience = self.recipe.training.minutes, self.recipe.stopping.patience
+        minutes, patience = self.recipe.training.minutes, self.recipe.early_stopping.patience
         if self.total_steps is not None and self.place.step >= self.total_steps:
             return f"done: {self.place.step} steps"
         if patience is not None and self.place.stale >= patience:
@@ -309,7 +309,7 @@ class Loop:
     def _validate(self) -> None:
         assert self.validation is not None
         began = time.monotonic()
-        place, metric = self.place, self.recipe.validation.metric
+        place, metric = self.place, self.recipe.early_stopping.metric
         try:
             with Averaged(self.model, self.average), self.group.plain(self.model) as model:
                 scores = self.validation.run(model)
@@ -356,13 +356,13 @@ class Loop:
             self._save()
 
     def _is_best(self, scores: Scores) -> bool:
-        metric = self.recipe.validation.metric
+        metric = self.recipe.early_stopping.metric
         value, best = scores.value(metric), self.place.best
         if not math.isfinite(value):
             return False
         if best is None or best.metric != metric:
             return True
-        return value < best.value - self.recipe.stopping.least_gain
+        return value < best.value - self.recipe.early_stopping.min_delta
 
     def _planned(self) -> bool:
         """Whether the recipe wants a checkpoint of this step, whatever clock and signals say."""
@@ -429,7 +429,7 @@ class Loop:
             self.average.restore(dict(self.group.loaded(checkpoint.average, parameters)))
         values = dict(checkpoint.state["place"])
         values["best"] = Best(**values["best"]) if values["best"] else None
-        self.place = Place(**values)
+        self.place = TrainingState(**values)
         self.batches.restore(checkpoint.state["data"])
         self._saved = self.place.step
 

@@ -9,7 +9,7 @@ tokens at a time, and in the same place turns them into their gradient and multi
 that at no time more than one such chunk is there; nothing of size (tokens, V) is kept for the
 backward pass.
 
-Where teachers were asked (`training.teachers`), `Taught` says how much of the right token's place
+Where teachers were asked (`distillation.teachers`), `Taught` says how much of the right token's place
 in the target goes to which tokens: onehot becomes (1 - Σ shares) · onehot + shares.
 """
 

@@ -31,20 +31,20 @@ from pellucid.config import (
 )
 from pellucid.data.batches import Batches
 from pellucid.data.prepare import prepare
-from pellucid.data.store import Prepared
+from pellucid.data.store import PreparedData
 from pellucid.errors import ConfigError, InputError, PellucidError
 from pellucid.model import Transformer
 from pellucid.storage.disk import explained
 from pellucid.training import export_bundle as finish
-from pellucid.training.callbacks.callback import Watcher
+from pellucid.training.callbacks.callback import Callback
 from pellucid.training.callbacks.terminal import Lines, Panel, watchers_for
 from pellucid.training.checkpoint.checkpoints import Checkpoints
 from pellucid.training.devices import autocast_for, compiled_states, device_for
-from pellucid.training.distillation import Lessons, ask_teachers, kept_lessons
-from pellucid.training.distributed.process_group import Alone, Group, in_main
+from pellucid.training.distillation import TeacherProbabilities, ask_teachers, kept_lessons
+from pellucid.training.distributed.process_group import Alone, ProcessGroup, in_main
 from pellucid.training.embedding_init import start_embeddings
 from pellucid.training.init_weights import load_start, open_start, pieces_for, start_config
-from pellucid.training.loop import Loop, Place, seed_of
+from pellucid.training.loop import Loop, TrainingState, seed_of
 from pellucid.training.optim.averaging import MovingAverage
 from pellucid.training.optim.optimizers import Optimizers
 from pellucid.training.run_report import write_report
@@ -90,17 +90,17 @@ def train(
         group.close()
 
 
-def _group(recipe: Recipe, device: torch.device) -> Group:
+def _group(recipe: Recipe, device: torch.device) -> ProcessGroup:
     """The processes that torchrun started, or this one alone."""
     if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
         return Alone(device)
-    if recipe.training.parallel == "shards":
-        from pellucid.training.distributed.fsdp import Shards
+    if recipe.training.parallel == "fsdp":
+        from pellucid.training.distributed.fsdp import FullySharded
 
-        return Shards(recipe.training, device)
-    from pellucid.training.distributed.ddp import Copies
+        return FullySharded(recipe.training, device)
+    from pellucid.training.distributed.ddp import DataParallel
 
-    return Copies(recipe.training, device)
+    return DataParallel(recipe.training, device)
 
 
 def _located(
@@ -132,7 +132,7 @@ class _Run:
         recipe: Recipe,
         folder: Path,
         resume: bool,
-        group: Group,
+        group: ProcessGroup,
         device: torch.device,
         console: Console | None,
     ) -> None:
@@ -142,8 +142,10 @@ class _Run:
         self.group = group
         self.device = device
         self.console = console if group.rank == 0 else None
-        self.watchers: list[Watcher] = watchers_for(folder, self.console) if group.rank == 0 else []
-        keep, average = recipe.checkpoints.keep, recipe.training.average
+        self.watchers: list[Callback] = (
+            watchers_for(folder, self.console) if group.rank == 0 else []
+        )
+        keep, average = recipe.checkpoints.keep, recipe.training.average_checkpoints
         self.checkpoints = Checkpoints(folder / CHECKPOINTS, keep, average, self.say)
         self.signals = Signals()
         self.start: Bundle | None = None
@@ -239,16 +241,16 @@ class _Run:
         if changes:
             self.say(f"resuming with changes: {listed(may=True)}")
 
-    def _prepared(self) -> Prepared:
+    def _prepared(self) -> PreparedData:
         """The data, made or found by process 0 and opened by all."""
         folder = self.folder / DATA
 
-        def made() -> Prepared:
+        def made() -> PreparedData:
             pieces = pieces_for(self.recipe, self.start)
             return prepare(self.recipe.data, pieces, folder, console=self.console)
 
         prepared = in_main(self.group, made, patient=True)
-        return prepared or Prepared.open(folder, verify=False)
+        return prepared or PreparedData.open(folder, verify=False)
 
     def _begun(self) -> bool:
         """Whether this goes on with a run that has a checkpoint."""
@@ -282,11 +284,11 @@ class _Run:
         if self._begun():
             self.lessons = kept_lessons(self.folder / LESSONS)
         if self.lessons is None:
-            self.teachers = [open_bundle(name) for name in self.recipe.training.teachers]
+            self.teachers = [open_bundle(name) for name in self.recipe.distillation.teachers]
 
-    def _lessons(self, prepared: Prepared) -> Lessons | None:
+    def _lessons(self, prepared: PreparedData) -> TeacherProbabilities | None:
         """What the teachers say, if there are any: asked by process 0, opened by all."""
-        if not self.recipe.training.teachers:
+        if not self.recipe.distillation.teachers:
             return None
         folder, console = self.folder / LESSONS, self.console
 
@@ -299,9 +301,11 @@ class _Run:
             )
 
         key = self.group.from_main(in_main(self.group, asked, patient=True))
-        return Lessons.open(folder, key, prepared, self.recipe.training.teaching)
+        return TeacherProbabilities.open(folder, key, prepared, self.recipe.distillation.weight)
 
-    def _loop(self, prepared: Prepared, lessons: Lessons | None, *, drawn: bool) -> Loop:
+    def _loop(
+        self, prepared: PreparedData, lessons: TeacherProbabilities | None, *, drawn: bool
+    ) -> Loop:
         recipe, training = self.recipe, self.recipe.training
         torch.manual_seed(seed_of(training.seed, "weights"))
         if self.start is None:
@@ -312,7 +316,7 @@ class _Run:
         counted = 0.0
         if self.start is not None and drawn:
             load_start(model, self.start, self.group)
-        elif training.embeddings == "pairs" and drawn:
+        elif training.embedding_init == "cooccurrence" and drawn:
             self.say("counting which words stand together, for the first embeddings")
             seed, began = seed_of(training.seed, "embeddings"), time.monotonic()
             start_embeddings(model, prepared.splits["train"], seed)
@@ -334,22 +338,24 @@ class _Run:
             self.watchers,
             self.group,
             self.signals,
-            average=None if training.ema is None else MovingAverage(model, training.ema),
+            average=None
+            if training.ema_decay is None
+            else MovingAverage(model, training.ema_decay),
             lessons=lessons,
             compiled=self._compiled(model),
             autocast=autocast_for(training, self.device),
-            place=Place(seconds=counted),  # it is training too
+            place=TrainingState(seconds=counted),  # it is training too
         )
 
     def _compiled(self, model: Transformer) -> Callable[[Tensor, Tensor], Tensor] | None:
         training = self.recipe.training
-        if self.group.world > 1 and training.parallel == "shards":
+        if self.group.world > 1 and training.parallel == "fsdp":
             if training.compile == "on":
                 self.say("training.compile = 'on' goes with parallel = 'copies': going on without")
             return None
         return compiled_states(model, training, self.say)
 
-    def _validation(self, prepared: Prepared, split: str) -> Validation | None:
+    def _validation(self, prepared: PreparedData, split: str) -> Validation | None:
         if split not in prepared.splits:
             return None
         config = self.recipe.validation
@@ -361,10 +367,10 @@ class _Run:
 
         return Validation(prepared, self.recipe.batches, config, self.group, split, stop)
 
-    def _finish(self, loop: Loop, prepared: Prepared, reason: str) -> dict[str, Any]:
+    def _finish(self, loop: Loop, prepared: PreparedData, reason: str) -> dict[str, Any]:
         """Choose the weights, judge them, and write the bundle."""
         result = finish.result_weights(self.recipe, self.checkpoints, loop.place.best)
-        share = self.recipe.training.keep_start
+        share = self.recipe.training.init_interpolation
         if share and (start := open_start(self.recipe, self.group)) is not None:
             result = finish.with_start(result, start, share)
         with self.group.plain(loop.model) as model:
@@ -395,7 +401,7 @@ class _Run:
         self,
         loop: Loop,
         model: Transformer,
-        prepared: Prepared,
+        prepared: PreparedData,
         weights: str,
         scores: dict[str, Scores],
     ) -> None:

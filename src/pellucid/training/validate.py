@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pellucid.config import BatchConfig, ValidationConfig, split_direction
 from pellucid.data.batches import Batch, each_pair_once
-from pellucid.data.store import Prepared
+from pellucid.data.store import PreparedData
 from pellucid.decoding import DecodingOptions, SpecialIds
 from pellucid.decoding.engine import special_ids
 from pellucid.decoding.torch.engine import TorchEngine
@@ -20,7 +20,7 @@ from pellucid.errors import MissingExtraError
 from pellucid.model import Transformer
 from pellucid.tokenizers.sentencepiece import BOS_ID, EOS_ID, PAD_ID
 from pellucid.training.callbacks.callback import Sample
-from pellucid.training.distributed.process_group import Group
+from pellucid.training.distributed.process_group import ProcessGroup
 from pellucid.training.loss import linear_loss
 
 SPECIAL = SpecialIds(pad=PAD_ID, start=BOS_ID, end=EOS_ID)
@@ -107,10 +107,10 @@ class Validation:
 
     def __init__(
         self,
-        prepared: Prepared,
+        prepared: PreparedData,
         batches: BatchConfig,
         config: ValidationConfig,
-        group: Group,
+        group: ProcessGroup,
         split: str = "valid",
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -154,7 +154,7 @@ class Validation:
         own = self.examples[self.group.rank :: self.group.world]
         texts: list[str] = []
         engine = TorchEngine(model, special_ids(self.tokenizer))
-        options = DecodingOptions(beam=self.config.beam)
+        options = DecodingOptions(beam_size=self.config.beam_size)
         # long ones together, so that little of a batch is padding
         order = sorted(range(len(own)), key=lambda i: -len(own[i].source_ids))
         found: dict[int, str] = {}
@@ -191,7 +191,7 @@ class Validation:
         return Scores(loss, means[0], means[1], signatures, by_direction, samples)
 
 
-def examples_of(prepared: Prepared, split: str, most: int) -> list[Example]:
+def examples_of(prepared: PreparedData, split: str, most: int) -> list[Example]:
     """Pairs of a split in every direction it serves, evenly spread, at most `most` (0: all)."""
     found = list(_all_examples(prepared, split))
     chosen = [found[i] for i in _spread(len(found), most or len(found))]
@@ -206,7 +206,7 @@ def examples_of(prepared: Prepared, split: str, most: int) -> list[Example]:
     return made
 
 
-def _all_examples(prepared: Prepared, split: str) -> Iterator[tuple[str, int, int]]:
+def _all_examples(prepared: PreparedData, split: str) -> Iterator[tuple[str, int, int]]:
     for corpus in prepared.splits[split].corpora:
         for direction in prepared.directions:
             source, target = split_direction(direction)

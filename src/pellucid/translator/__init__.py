@@ -6,15 +6,15 @@ t("je suis étudiant")
 
 from pellucid.translator.loading import Installed, installed, load
 from pellucid.translator.translation import Alternative, Sentence, Translation, Variant
-from pellucid.translator.translation_report import Report
+from pellucid.translator.translation_report import TranslationReport
 from pellucid.translator.translator import Translator
 
 __all__ = [
     "Alternative",
     "Installed",
-    "Report",
     "Sentence",
     "Translation",
+    "TranslationReport",
     "Translator",
     "Variant",
     "installed",

@@ -14,7 +14,7 @@ from pellucid.decoding.engine_selection import EngineName
 from pellucid.errors import InputError, PellucidError
 from pellucid.translator.files import LineReader, translate_document
 from pellucid.translator.loading import load
-from pellucid.translator.translation_report import Report
+from pellucid.translator.translation_report import TranslationReport
 from pellucid.translator.translator import Translator
 
 
@@ -25,7 +25,7 @@ def run_translate(
     source: str | None,
     target: str | None,
     model: str | None,
-    beam: int,
+    beam_size: int,
     n_best: int,
     engine: str,
     as_json: bool,
@@ -42,16 +42,18 @@ def run_translate(
         raise InputError(f"unknown engine {engine!r}: choose auto, ct2 or torch")
     translator = load(model, cast(EngineName, engine))
     way = translator.direction(source, target)
-    report = Report()
+    report = TranslationReport()
     if files:
         for path in files:
-            made = translate_document(translator, path, output, *way, beam=beam, report=report)
+            made = translate_document(
+                translator, path, output, *way, beam_size=beam_size, report=report
+            )
             print(f"{path} -> {made}", file=sys.stderr)
         _tell(report, 0)
         return
     reader = None if texts else LineReader(sys.stdin.buffer)
     lines: Iterable[str | None] = texts if reader is None else reader
-    options: dict[str, Any] = {"source": way.source, "target": way.target, "beam": beam}
+    options: dict[str, Any] = {"source": way.source, "target": way.target, "beam": beam_size}
     if as_json or n_best > 1:
         made_lines = _detailed(translator, lines, n_best, as_json, options, report)
     else:
@@ -84,7 +86,7 @@ def _detailed(
     n_best: int,
     as_json: bool,
     options: dict[str, Any],
-    report: Report,
+    report: TranslationReport,
 ) -> Iterator[str]:
     """A line of JSON for each text, or n lines: its best outputs, and empty if fewer differ."""
     if as_json:
@@ -144,7 +146,7 @@ def _bar(wanted: bool, lines: Iterator[str]) -> Iterator[Iterator[str]]:
         yield counted()
 
 
-def _tell(report: Report, invalid: int) -> None:
+def _tell(report: TranslationReport, invalid: int) -> None:
     """What a person should know, on standard error."""
     told = [
         ("over-long sentences, translated in parts", report.split),

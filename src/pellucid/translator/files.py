@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from pellucid.errors import InputError, PellucidError
 from pellucid.text.documents import kind_of, open_document
-from pellucid.translator.translation_report import Report
+from pellucid.translator.translation_report import TranslationReport
 from pellucid.translator.translator import Translator
 
 LONGEST_LINE = 1 << 24
@@ -97,8 +97,8 @@ def translate_document(
     output: Path | None = None,
     source: str | None = None,
     target: str | None = None,
-    beam: int = 4,
-    report: Report | None = None,
+    beam_size: int = 4,
+    report: TranslationReport | None = None,
 ) -> Path:
     """Translate a document, keeping everything but its text; the file that was written.
 
@@ -113,7 +113,9 @@ def translate_document(
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror}") from None
     document = open_document(data, name=path.name, source=way.source, target=way.target)
-    made = list(translator.translate_lines(document.texts(), *way, beam=beam, report=report))
+    made = list(
+        translator.translate_lines(document.texts(), *way, beam_size=beam_size, report=report)
+    )
     output = output or place_for(path, way.target)
     if output.exists() and output.samefile(path):
         raise InputError(f"{output} is the file to translate: name another with -o")

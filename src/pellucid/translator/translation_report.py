@@ -11,7 +11,7 @@ from pellucid.text.segmentation import Passage
 from pellucid.translator.translation import Translation
 
 
-class Unit(NamedTuple):
+class TranslatedUnit(NamedTuple):
     """One unit of text with what the engine made of it."""
 
     text: str
@@ -25,12 +25,12 @@ class Outcome:
 
     texts: list[str]
     """The n best."""
-    units: list[Unit]
+    units: list[TranslatedUnit]
     rescued: bool = False
 
 
 @dataclass
-class Report:
+class TranslationReport:
     """What a caller should know about a long translation."""
 
     lines: int = 0
@@ -67,7 +67,7 @@ class Report:
         self.rescued += made.rescued
         self.cut += sum(sentence.best.ended == "length" for sentence in made.sentences)
 
-    def include(self, other: Report) -> None:
+    def include(self, other: TranslationReport) -> None:
         """Count what another has counted."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)

@@ -20,7 +20,7 @@ from pellucid.text.segmentation import Passage, cut, mended, with_stand_ins, wit
 from pellucid.tokenizers.base import Side
 from pellucid.translator.directions import Direction, choose_direction
 from pellucid.translator.translation import Alternative, Sentence, Translation, Variant
-from pellucid.translator.translation_report import Outcome, Report, Unit
+from pellucid.translator.translation_report import Outcome, TranslatedUnit, TranslationReport
 
 if TYPE_CHECKING:
     from pellucid.inspection.trace import Trace
@@ -65,7 +65,7 @@ class Translator:
         texts: Sequence[str],
         source: str | None = None,
         target: str | None = None,
-        beam: int = 4,
+        beam_size: int = 4,
         n_best: int = 1,
         prefix: str | Sequence[str | None] | None = None,
         alternatives: bool | int = False,
@@ -79,7 +79,7 @@ class Translator:
         """
         if isinstance(texts, str):
             raise InputError("translate takes a list of texts: write translate([text])")
-        way, chosen = self.direction(source, target), self._options(beam, n_best, options)
+        way, chosen = self.direction(source, target), self._options(beam_size, n_best, options)
         passages = [self._passage(text, way) for text in texts]
         prefixes = [prefix] * len(texts) if prefix is None or isinstance(prefix, str) else prefix
         if len(prefixes) != len(texts):
@@ -103,8 +103,8 @@ class Translator:
         lines: Iterable[str | None],
         source: str | None = None,
         target: str | None = None,
-        beam: int = 4,
-        report: Report | None = None,
+        beam_size: int = 4,
+        report: TranslationReport | None = None,
         first_window: int = FIRST_WINDOW,
         **options: Any,
     ) -> Iterator[str]:
@@ -115,8 +115,8 @@ class Translator:
         none are added. `report` counts what a caller should know. A None among the lines says that
         the next may be long in coming: those before it are answered first.
         """
-        way, chosen = self.direction(source, target), self._options(beam, 1, options)
-        report = report if report is not None else Report()
+        way, chosen = self.direction(source, target), self._options(beam_size, 1, options)
+        report = report if report is not None else TranslationReport()
         return self._stream(iter(lines), way, chosen, report, first_window)
 
     def _stream(
@@ -124,7 +124,7 @@ class Translator:
         lines: Iterator[str | None],
         way: Direction,
         options: DecodingOptions,
-        report: Report,
+        report: TranslationReport,
         size: int,
     ) -> Iterator[str]:
         waiting: list[Future[list[tuple[Passage, list[Outcome]]]]] = []
@@ -157,7 +157,7 @@ class Translator:
         count: int = 5,
         source: str | None = None,
         target: str | None = None,
-        beam: int = 4,
+        beam_size: int = 4,
         begin: Sequence[int] = (),
         **options: Any,
     ) -> list[Alternative]:
@@ -167,14 +167,14 @@ class Translator:
         completed to a whole sentence. begin: ids that the translation has to begin with, as an
         earlier alternative gave them.
         """
-        way, chosen = self.direction(source, target), self._options(beam, 1, options)
+        way, chosen = self.direction(source, target), self._options(beam_size, 1, options)
         passage = self._passage(text, way)
         if len(passage.units) != 1:
             raise InputError(f"alternatives are for one sentence, and this is {len(passage.units)}")
         text = self._read(passage.units[0].text, way)
         ids = self.tokenizer.encode(text, target_language=way.target)
         forced = [list(begin)] if begin else None
-        unit = Unit(text, ids, self.engine.translate_ids([ids], chosen, forced)[0])
+        unit = TranslatedUnit(text, ids, self.engine.translate_ids([ids], chosen, forced)[0])
         tokens = unit.result.best.tokens
         if not 0 <= position <= len(tokens):
             raise InputError(f"position {position} is outside of the {len(tokens)} tokens")
@@ -185,14 +185,14 @@ class Translator:
         text: str,
         source: str | None = None,
         target: str | None = None,
-        beam: int = 4,
+        beam_size: int = 4,
         **options: Any,
     ) -> Trace:
         """What happens inside for one sentence: every tensor by name, the rounds of the search.
 
         Needs PyTorch (`pip install 'pellucid[train]'`).
         """
-        way, chosen = self.direction(source, target), self._options(beam, 1, options)
+        way, chosen = self.direction(source, target), self._options(beam_size, 1, options)
         engine: Any = getattr(self.engine, "torch", self.engine)
         if not hasattr(engine, "model"):
             engine = open_torch(self.bundle)
@@ -204,17 +204,17 @@ class Translator:
         """The text cut into the units that the model reads, and what stands between them."""
         return self._passage(text, self.direction(source, target))
 
-    def _options(self, beam: int, n_best: int, options: dict[str, Any]) -> DecodingOptions:
+    def _options(self, beam_size: int, n_best: int, options: dict[str, Any]) -> DecodingOptions:
         layer, head = self.bundle.settings.attention_place
         options = {"attention_layer": layer, "attention_head": head, **options}
         if options.get("sample"):
             return DecodingOptions(n_best=n_best, **options)
-        return DecodingOptions(beam=max(beam, n_best), n_best=n_best, **options)
+        return DecodingOptions(beam_size=max(beam_size, n_best), n_best=n_best, **options)
 
     def _passage(self, text: str, way: Direction) -> Passage:
         config = self.bundle.config
         limit = min(LONGEST, max(SHORTEST, self.bundle.settings.longest or LONGEST))
-        if config.positions == "learned":
+        if config.position_encoding == "learned":
             limit = max(1, min(limit, config.max_length - 2))
         return cut(
             text, way.source, limit=limit, length=lambda part: self._length(self._read(part, way))
@@ -236,14 +236,14 @@ class Translator:
         way: Direction,
         options: DecodingOptions,
         prefixes: Sequence[str] | None = None,
-    ) -> list[Unit]:
+    ) -> list[TranslatedUnit]:
         """Units through the engine as they are."""
         ids = self.tokenizer.encode_batch(texts, target_language=way.target)
         forced = None
         if prefixes is not None and any(prefixes):
             forced = self.tokenizer.encode_batch(prefixes, side="target")
         results = self.engine.translate_ids(ids, options, forced)
-        return [Unit(*parts) for parts in zip(texts, ids, results, strict=True)]
+        return [TranslatedUnit(*parts) for parts in zip(texts, ids, results, strict=True)]
 
     def _outcomes(
         self,
@@ -333,7 +333,7 @@ class Translator:
             sum(outcome.rescued for outcome in outcomes),
         )
 
-    def _sentence(self, unit: Unit) -> Sentence:
+    def _sentence(self, unit: TranslatedUnit) -> Sentence:
         best = unit.result.best
         alignment = attention = None
         if best.attention is not None:
@@ -367,7 +367,7 @@ class Translator:
         return replace(translation, sentences=tuple(sentences))
 
     def _alternatives(
-        self, unit: Unit, positions: Sequence[int], options: DecodingOptions, count: int
+        self, unit: TranslatedUnit, positions: Sequence[int], options: DecodingOptions, count: int
     ) -> list[Alternative]:
         tokens = list(unit.result.best.tokens)
         begun = [tokens[:position] for position in positions]

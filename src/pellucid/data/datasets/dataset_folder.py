@@ -21,7 +21,7 @@ MANIFEST = "manifest.json"
 
 
 @dataclass(frozen=True)
-class Prepared:
+class DatasetFolder:
     """A corpus that is ready for use."""
 
     directory: Path
@@ -41,7 +41,7 @@ class Prepared:
         return f"{self.directory} {'is ready' if self.fresh else 'was ready before'}: {counts}"
 
 
-def find_prepared(directory: Path, recipe: Mapping[str, Any]) -> Prepared | None:
+def find_prepared(directory: Path, recipe: Mapping[str, Any]) -> DatasetFolder | None:
     """The corpus in a folder, if it is there, made by the same recipe, and undamaged.
 
     `recipe` is what the corpus depends on (its name, version, source). A folder that holds
@@ -64,7 +64,7 @@ def find_prepared(directory: Path, recipe: Mapping[str, Any]) -> Prepared | None
         if not whole:
             return None
         report = CleaningReport.from_dict(manifest["report"])
-        return Prepared(directory, recipe["name"], manifest["pairs"], report, fresh=False)
+        return DatasetFolder(directory, recipe["name"], manifest["pairs"], report, fresh=False)
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         if isinstance(error, InputError):
             raise
@@ -82,7 +82,7 @@ def write_prepared(
     report: CleaningReport,
     readme: str,
     extra: Mapping[str, Iterable[str]] | None = None,
-) -> Prepared:
+) -> DatasetFolder:
     """Write a folder: `NAME.tsv.gz` for each split, further gzipped files of lines, the README
     (to which counts and hashes are added) and, last, the manifest.
 
@@ -109,7 +109,7 @@ def write_prepared(
         (partial / MANIFEST).write_text(
             json.dumps(manifest, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
         )
-    return Prepared(directory, recipe["name"], pairs, report, fresh=True)
+    return DatasetFolder(directory, recipe["name"], pairs, report, fresh=True)
 
 
 @contextmanager

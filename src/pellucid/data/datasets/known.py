@@ -14,7 +14,7 @@ from pellucid.data.cleaning import CleaningReport, clean_text, is_dropped, judge
 from pellucid.data.corpus import read_pairs
 from pellucid.data.datasets import tatoeba
 from pellucid.data.datasets.dataset_folder import (
-    Prepared,
+    DatasetFolder,
     file_sha256,
     find_prepared,
     write_prepared,
@@ -51,7 +51,7 @@ def prepare_known(
     origin: Path | None = None,
     pair: str | None = None,
     say: Callable[[str], None] = lambda step: None,
-) -> Prepared:
+) -> DatasetFolder:
     """Prepare a corpus by its name into a folder; if it is there already, it is left as it is.
 
     `origin` is where the user has the source: the folder of Multi30k, or (instead of a fetch) the
@@ -76,7 +76,7 @@ def prepare_multi30k(
     directory: Path,
     pair: str = "en-de",
     say: Callable[[str], None] = lambda step: None,
-) -> Prepared:
+) -> DatasetFolder:
     """Write two languages of Multi30k to a folder, from the files in another."""
     languages = split_direction(pair)
     if not origin.is_dir():

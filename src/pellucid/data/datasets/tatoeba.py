@@ -22,7 +22,7 @@ from pellucid.data.cleaning import CleaningReport, Verdict, judge, pair_hash
 from pellucid.data.concatenation import is_short, joined
 from pellucid.data.corpus import Pair, read_pairs
 from pellucid.data.datasets.dataset_folder import (
-    Prepared,
+    DatasetFolder,
     file_sha256,
     find_prepared,
     write_prepared,
@@ -113,7 +113,7 @@ def prepare_tatoeba(
     say: Callable[[str], None] = lambda step: None,
     sha256: str = SHA256,
     excluded: Collection[str] | None = None,
-) -> Prepared:
+) -> DatasetFolder:
     """Write the corpus to a folder, or find that it is there already.
 
     `fetch` puts the source distribution into the folder it is given (or finds it elsewhere) and

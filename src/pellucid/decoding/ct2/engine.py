@@ -36,7 +36,7 @@ def unsupported(options: DecodingOptions) -> str | None:
     """The first setting that this engine cannot do as the torch engine does, or None."""
     if options.sample:
         return "sample (CTranslate2 cannot draw the same tokens again for a sentence)"
-    if options.length_penalty == "gnmt" and options.alpha:
+    if options.length_normalization == "gnmt" and options.length_penalty:
         return "length_penalty = 'gnmt'"
     if options.stop != "full":
         return f"stop = {options.stop!r}"
@@ -104,9 +104,9 @@ class Ct2Engine:
     @property
     def longest(self) -> int | None:
         """The most tokens that a source or an output may have; None: any number."""
-        if self.config.positions == "rotary":
+        if self.config.position_encoding == "rotary":
             return None
-        return self.config.max_length if self.config.positions == "learned" else LONGEST
+        return self.config.max_length if self.config.position_encoding == "learned" else LONGEST
 
     def obstacle(
         self, options: DecodingOptions, sources: Sequence[Sequence[int]] = ()
@@ -229,7 +229,7 @@ class Ct2Engine:
         attention of sentences in a batch, so where that is asked for, each is alone.
         """
         options = task.options
-        budget = self.batch_tokens * 4 // options.beam
+        budget = self.batch_tokens * 4 // options.beam_size
 
         def key(i: int) -> tuple[int, ...]:
             limit = task.limits[i] if exact else 0
@@ -248,10 +248,12 @@ class Ct2Engine:
             limits = {task.limits[i] for i in batch}
             all_of_them = len(limits) > 1 or self._moves_scores(task)  # then they are ranked again
             asked = options.n_best
-            if all_of_them and options.beam > 1:  # greedy search has one, whatever the patience
+            if (
+                all_of_them and options.beam_size > 1
+            ):  # greedy search has one, whatever the patience
                 asked = options.enough_ended
             minimum = task.minimums[batch[0]]
-            yield _Batch(batch, max(limits), minimum, asked, options.forbidden)
+            yield _Batch(batch, max(limits), minimum, asked, options.suppress_tokens)
             at = stop
 
     def _run(
@@ -281,11 +283,13 @@ class Ct2Engine:
             [self._source(task.sources[i]) for i in batch.sentences],
             prefixes,
             asynchronous=True,
-            beam_size=options.beam,
+            beam_size=options.beam_size,
             patience=options.patience,
             num_hypotheses=batch.hypotheses,
-            length_penalty=0.0 if options.length_penalty == "none" else options.alpha,
-            no_repeat_ngram_size=options.no_repeat_ngram,
+            length_penalty=0.0
+            if options.length_normalization == "none"
+            else options.length_penalty,
+            no_repeat_ngram_size=options.no_repeat_ngram_size,
             suppress_sequences=[[self._pieces[t]] for t in sorted(batch.suppressed)] or None,
             return_end_token=True,
             max_input_length=0,
@@ -302,7 +306,7 @@ class Ct2Engine:
             ended: Ended = "eos" if pieces and pieces[-1] == end else "length"
             ids = [self._ids[piece] for piece in pieces]
             length = len(ids)
-            divisor = penalty(options.length_penalty, options.alpha, length)
+            divisor = penalty(options.length_normalization, options.length_penalty, length)
             attention = None
             if options.attention:
                 import numpy as np
@@ -338,7 +342,7 @@ class Ct2Engine:
         for batch, found in self._run(task, batches):
             for i, hypotheses in zip(batch.sentences, found, strict=True):
                 results[i] = self._result(task, i, hypotheses)
-        forbidden = task.options.forbidden | (never if again else set())
+        forbidden = task.options.suppress_tokens | (never if again else set())
         for i, result in results.items() if forbidden else ():
             cut = [self._cut(h, forbidden, result.prefix_length) for h in result.hypotheses]
             if any(new is not old for new, old in zip(cut, result.hypotheses, strict=True)):
@@ -363,9 +367,9 @@ class Ct2Engine:
         options = task.options
         return bool(
             any(task.prefixes)
-            or options.forbidden
+            or options.suppress_tokens
             or options.min_length > 0
-            or options.no_repeat_ngram
+            or options.no_repeat_ngram_size
         )
 
     def _read_again(self, task: Task, results: dict[int, Result]) -> None:
@@ -378,7 +382,9 @@ class Ct2Engine:
             for h in result.hypotheses:
                 logs = tuple(next(read)[: h.length].tolist()) if h.length else ()
                 total = float(sum(logs))
-                score = total / penalty(options.length_penalty, options.alpha, h.length)
+                score = total / penalty(
+                    options.length_normalization, options.length_penalty, h.length
+                )
                 scored.append(
                     replace(h, log_probability=total, score=score, token_log_probabilities=logs)
                 )

@@ -84,16 +84,16 @@ def _spec(config: ModelConfig, alignment: tuple[int, int | None]) -> Any:
     from ctranslate2.specs import common_spec, transformer_spec  # type: ignore[import-untyped]
 
     gated = config.activation in ("geglu", "geglu_tanh", "swiglu")
-    rotary = config.positions == "rotary"
+    rotary = config.position_encoding == "rotary"
     shape: dict[str, Any] = {
-        "num_heads": config.heads,
+        "num_heads": config.num_heads,
         "pre_norm": config.norm != "post",
         "pre_post_layer_norm": config.norm == "sandwich",
         "activation": common_spec.Activation[_ACTIVATIONS[config.activation]],
         "layernorm_embedding": config.embedding_norm,
         "ffn_glu": gated,
-        "rms_norm": config.norm_kind == "rms",
-        "num_heads_kv": config.key_value_heads or config.heads,
+        "rms_norm": config.norm_type == "rms",
+        "num_heads_kv": config.num_kv_heads or config.num_heads,
         "rotary_dim": 0 if rotary else None,
         "rotary_interleave": config.position_layout == "interleaved",
         "rotary_base": config.position_base,
@@ -103,7 +103,7 @@ def _spec(config: ModelConfig, alignment: tuple[int, int | None]) -> Any:
     decoder = transformer_spec.TransformerDecoderSpec(
         config.decoder_layers,
         alignment_layer=alignment[0],
-        alignment_heads=config.heads if alignment[1] is None else 1,
+        alignment_heads=config.num_heads if alignment[1] is None else 1,
         external_pre_post_encoder_layers=config.norm == "sandwich",
         **shape,
     )
@@ -120,7 +120,7 @@ def _with_head_first(
     """
     if head is None:
         return weights
-    K, H, G = config.head_width, config.heads, config.key_value_heads or config.heads
+    K, H, G = config.head_dim, config.num_heads, config.num_kv_heads or config.num_heads
     queries = np.arange(H).reshape(G, H // G)
     group = head // (H // G)
     groups = np.array([group, *(g for g in range(G) if g != group)])
@@ -163,20 +163,22 @@ def _fill_embedding(
     tokens.weight = _float(weights[f"{name}.tokens.weight"])
     if config.embedding_norm:
         _fill_norm(spec.layernorm_embedding, weights, f"{name}.norm")
-    if config.positions == "rotary":
+    if config.position_encoding == "rotary":
         if hasattr(spec, "position_encodings"):  # the encoder's specification always has them
             delattr(spec, "position_encodings")
-    elif config.positions == "learned":
+    elif config.position_encoding == "learned":
         spec.position_encodings.encodings = _float(weights[f"{name}.positions.weight"])
-    elif config.positions == "none":
-        spec.position_encodings.encodings = np.zeros((LONGEST, config.width), np.float32)
+    elif config.position_encoding == "none":
+        spec.position_encodings.encodings = np.zeros((LONGEST, config.d_model), np.float32)
     else:
         spec.position_encodings.encodings = _sinusoidal(config)
 
 
 def _sinusoidal(config: ModelConfig) -> np.ndarray:
-    """The table of `model.positions.sinusoidal_table`, without PyTorch; a test compares them."""
-    waves = config.position_base ** (np.arange(0, config.width, 2, dtype=np.float64) / config.width)
+    """The table of `model.position_encoding.sinusoidal_table`, without PyTorch; a test compares them."""
+    waves = config.position_base ** (
+        np.arange(0, config.d_model, 2, dtype=np.float64) / config.d_model
+    )
     angles = np.arange(LONGEST, dtype=np.float64)[:, None] / waves
     if config.position_layout == "halves":
         table = np.concatenate([np.sin(angles), np.cos(angles)], axis=-1)
@@ -219,7 +221,7 @@ def _fill_attention(
     matrix = _float(weights[f"{name}.in_weight"])
     bias = weights.get(f"{name}.in_bias")
     if cross:  # queries from the decoder, keys and values from the encoder: two matrices
-        parts: list[slice] = [slice(config.width), slice(config.width, None)]
+        parts: list[slice] = [slice(config.d_model), slice(config.d_model, None)]
     else:
         parts = [slice(None)]
     for linear, rows in zip(spec.linear, parts, strict=False):

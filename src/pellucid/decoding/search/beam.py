@@ -71,7 +71,7 @@ def expand(task: Task, beams: Beams, predictor: Predictor) -> Candidates:
     """
     options = task.options
     A, width = beams.sums.shape
-    columns = max(2 * options.beam + 1, options.watch)
+    columns = max(2 * options.beam_size + 1, options.record_candidates)
     forced = task.forced(beams.sentences, beams.length)
     ranked = predictor.rank(
         beams.history,
@@ -109,7 +109,7 @@ def select(task: Task, beams: Beams, candidates: Candidates) -> np.ndarray:
     A candidate with the end symbol ends if it is among the first `beam`. The first `beam` others
     are kept. Where the longest length is reached, the first `beam` end, whatever they are.
     """
-    beam = task.options.beam
+    beam = task.options.beam_size
     exists = candidates.sums > -np.inf
     last = (task.limit_table[beams.sentences] == beams.length + 1)[:, None]
     first = np.arange(exists.shape[1]) < beam
@@ -130,7 +130,7 @@ def close_calls(task: Task, candidates: Candidates, fates: np.ndarray) -> np.nda
     last kept and the first pruned that could have gone on, and between the first `beam` and the
     others where an end, or the end of all, hangs on it.
     """
-    sums, beam = candidates.sums, task.options.beam
+    sums, beam = candidates.sums, task.options.beam_size
     if not (sums[:, 1:] > sums[:, :-1] - NEAR_TIE).any():  # no two neighbours are close
         return np.zeros(len(sums), dtype=bool)
     is_end = candidates.tokens == task.special.end
@@ -223,7 +223,7 @@ def _may_stop(task: Task, search: Search, sentence: int, unfinished: np.ndarray)
 
 def advance(task: Task, search: Search, step: Step, predictor: Predictor) -> None:
     """Go on with the kept candidates of the sentences that are not done."""
-    beams, beam = search.beams, task.options.beam
+    beams, beam = search.beams, task.options.beam_size
     A, width = beams.sums.shape
     open_rows = step.open_rows
     kept = step.fates[open_rows] == KEPT

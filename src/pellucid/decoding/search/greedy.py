@@ -46,7 +46,7 @@ def take_best(
     forced: np.ndarray | None,
 ) -> Choice:
     """The most probable token; equal ones by lower id."""
-    top = max(2, task.options.watch)
+    top = max(2, task.options.record_candidates)
     ranked = predictor.rank(beams.history, top, banned=banned, wanted=forced)
     logs = ranked.log_probabilities
     if logs.shape[1] > 1:

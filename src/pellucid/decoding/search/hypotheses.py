@@ -114,7 +114,7 @@ def banned_tokens(task: Task, beams: Beams) -> Banned | None:
         found = np.flatnonzero(early)
         rows += found.tolist()
         tokens += [task.special.end] * len(found)
-    n = task.options.no_repeat_ngram
+    n = task.options.no_repeat_ngram_size
     if n and beams.length + 1 > n:
         for row, history in enumerate(beams.history[:, 1:].tolist()):
             repeated = ngram_repeats(history, n)

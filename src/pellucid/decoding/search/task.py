@@ -66,7 +66,9 @@ class Task:
 
     def normalised(self, sums: np.ndarray, length: int) -> np.ndarray:
         """Log-probability sums over the length penalty."""
-        return sums / penalty(self.options.length_penalty, self.options.alpha, length)
+        return sums / penalty(
+            self.options.length_normalization, self.options.length_penalty, length
+        )
 
     def result(self, sentence: int, ended: list[Hypothesis], near_tie: bool) -> Result:
         """The n best of a sentence's ended hypotheses; equal scores go to the earlier one."""
@@ -117,7 +119,7 @@ def plan(
         _check_ids(begun[number], where, vocab_size, {special.pad, special.start, special.end})
         if begun[number] and not source:
             raise InputError(f"{where} has no source to translate: leave it empty")
-    outside = [t for t in options.forbidden if not 0 <= t < vocab_size]
+    outside = [t for t in options.suppress_tokens if not 0 <= t < vocab_size]
     if outside:
         raise InputError(f"forbidden token {outside[0]} is outside the vocabulary of {vocab_size}")
 

@@ -71,7 +71,7 @@ def plan_for(
         source_vocab_size=config.source_vocab_size,
         prefixes=prefixes,
         keys=keys,
-        longest=config.max_length if config.positions == "learned" else None,
+        longest=config.max_length if config.position_encoding == "learned" else None,
     )
 
 
@@ -82,7 +82,7 @@ def _way(
     options = task.options
     if options.sample:
         return walk(task, sentences, predictor, take_drawn, options.n_best, watched=watched)
-    if options.beam == 1:
+    if options.beam_size == 1:
         return walk(task, sentences, predictor, take_best, watched=watched)
     return beam_search(task, sentences, predictor)
 
@@ -174,7 +174,7 @@ class TorchEngine:
         """One result for each source, in order; see `Engine`."""
         plan_for(self.model, self.special, sources, options, prefixes, None)  # all or nothing
         results: dict[int, Result] = {}
-        rows = options.n_best if options.sample else options.beam
+        rows = options.n_best if options.sample else options.beam_size
         for batch in batches([len(s) for s in sources], self.batch_tokens // rows):
             found = run(
                 self.model,
@@ -222,7 +222,9 @@ class TorchEngine:
         """The `count` most probable tokens after each prefix, with their log-probabilities."""
         found = []
         for source, prefix in zip(sources, prefixes, strict=True):
-            options = DecodingOptions(beam=1, watch=count, max_length=len(prefix) + 1)
+            options = DecodingOptions(
+                beam_size=1, record_candidates=count, max_length=len(prefix) + 1
+            )
             options = options.changed(max_length_extra=len(prefix) + 1)
             last = deque(self.steps([source], options, [prefix]), maxlen=1)[0]
             found.append([(c.token, c.log_probability) for c in last.candidates(0)[:count]])

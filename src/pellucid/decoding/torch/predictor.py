@@ -13,7 +13,7 @@ from pellucid.decoding.options import DecodingOptions
 from pellucid.decoding.search.predictor import Banned, Ranked
 from pellucid.decoding.torch.step_cache import StepCache
 from pellucid.decoding.torch.step_decoder import StepDecoder
-from pellucid.model import Cache, Memory, Trace, Transformer
+from pellucid.model import Cache, Memory, TensorTrace, Transformer
 
 
 def padded(sentences: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> Tensor:
@@ -25,7 +25,7 @@ def padded(sentences: Sequence[Sequence[int]], pad_id: int, device: torch.device
     return torch.from_numpy(table).to(device)
 
 
-def cross_attention(trace: Trace, layer: int | None, head: int | None) -> Tensor:
+def cross_attention(trace: TensorTrace, layer: int | None, head: int | None) -> Tensor:
     """The recorded cross-attention `(R, T, S)` of a layer and head, or the mean over them."""
     names = trace.names("decoder.*.cross.weights")
     chosen = names if layer is None else [names[layer]]
@@ -60,8 +60,8 @@ class TorchPredictor:
         self._step_cache: StepCache | None = None
         self._history = np.zeros((0, 0), dtype=np.int64)
         self._room: Tensor | None = None
-        never = {special.pad, special.start, *options.forbidden} - (
-            {special.end} - options.forbidden
+        never = {special.pad, special.start, *options.suppress_tokens} - (
+            {special.end} - options.suppress_tokens
         )
         self._never = torch.tensor(sorted(never), device=self.device)
 

@@ -26,7 +26,7 @@ class _Attention:
     """A MultiHeadAttention for one query a row; what scales the scores is part of the queries."""
 
     def __init__(self, module: MultiHeadAttention, *, cross: bool) -> None:
-        self.heads, self.groups, self.K = module.heads, module.key_value_heads, module.head_width
+        self.heads, self.groups, self.K = module.num_heads, module.num_kv_heads, module.head_dim
         self.wide = self.heads * self.K
         scale = 1 / math.sqrt(self.K)
         self.query_norm = _norm(module.query_norm, scale)
@@ -175,7 +175,7 @@ class StepDecoder:
         self.embedding = model.target_embedding
         self.embedding_norm = _norm(self.embedding.norm)
         self.norm = _norm(model.decoder.norm)
-        self.heads = model.config.heads
+        self.heads = model.config.num_heads
         self.layers: list[
             tuple[_Attention, _AddNorm, _Attention, _AddNorm, _FeedForward, _AddNorm]
         ] = []

@@ -98,8 +98,10 @@ def file_routes(service: Service) -> APIRouter:
         name, data = _name(file.filename or ""), await file.read()
         if len(data) > service.settings.file:
             raise HTTPException(413, f"file: more than {service.settings.file:,} bytes")
-        if asked.beam > service.settings.beam:
-            raise InputError(f"beam: {asked.beam}, and {service.settings.beam} are allowed")
+        if asked.beam_size > service.settings.beam_size:
+            raise InputError(
+                f"beam: {asked.beam_size}, and {service.settings.beam_size} are allowed"
+            )
         longer(visit, service.settings.file_seconds)
         kind_of(name)
         source = Detected(asked.source, 100.0)

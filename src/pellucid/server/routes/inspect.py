@@ -13,8 +13,8 @@ from pellucid import __version__
 from pellucid.errors import InputError
 from pellucid.server.routes.openapi import refusals
 from pellucid.server.routes.schemas import AlternativesAsked, MasksAsked, SentenceAsked, TraceAsked
-from pellucid.server.service.inspect_process import Batch, Question, Waves, Weight
-from pellucid.server.service.models import Step
+from pellucid.server.service.inspect_process import PaddedExample, Question, Waves, Weight
+from pellucid.server.service.models import RouteStep
 from pellucid.server.service.shared import Service
 from pellucid.translator import Alternative
 
@@ -23,7 +23,7 @@ REFUSALS = refusals(401, 403, 408, 413, 422, 429, 501, 503)
 
 
 @contextmanager
-def _direct(service: Service, asked: Asked) -> Iterator[Step]:
+def _direct(service: Service, asked: Asked) -> Iterator[RouteStep]:
     with service.models.using(asked.source, asked.target) as steps:
         if len(steps) > 1:
             raise InputError("looking inside is for a direct translation: this takes two steps")
@@ -61,7 +61,7 @@ def tracing(service: Service) -> APIRouter:
                 asked.position,
                 asked.count,
                 *step.way,
-                asked.beam,
+                asked.beam_size,
                 begin=asked.begin,
             )
         return [_alternative(one) for one in found]
@@ -70,7 +70,7 @@ def tracing(service: Service) -> APIRouter:
     async def trace(asked: TraceAsked, request: Request) -> dict[str, Any]:
         """Look inside: all but the large tensors, which are fetched by name when looked at."""
         visit = service.admit(request)
-        options: dict[str, Any] = {"beam": asked.beam}
+        options: dict[str, Any] = {"beam": asked.beam_size}
         if asked.sample:
             options = {"sample": True, "temperature": asked.temperature, "seed": asked.seed}
         with _direct(service, asked) as step:
@@ -119,7 +119,7 @@ def panels(service: Service) -> APIRouter:
         """Show some sentences as one batch: their tokens with padding, and the masks as used."""
         visit = service.admit(request)
         with _direct(service, asked) as step:
-            question = Batch(tuple(asked.q), step.way.name)
+            question = PaddedExample(tuple(asked.q), step.way.name)
             found = await service.work.looks.run(visit.patience, step.model.looks.answer, question)
         return found.as_dict()  # type: ignore[no-any-return]
 

@@ -47,7 +47,7 @@ class TranslateAsked(Keyed):
     """With html, tags stay as they are and what stands between them is translated."""
     alternatives: Annotated[int, Field(ge=0)] = 0
     """How many other translations to give."""
-    beam: Annotated[int, Field(ge=1)] = 4
+    beam_size: Annotated[int, Field(ge=1)] = 4
     """How wide to search."""
     prefix: Annotated[str, Field(max_length=500)] | None = None
     """What the translation has to begin with."""
@@ -112,7 +112,7 @@ class SentenceAsked(Asked):
     q: Annotated[str, Field(max_length=LONGEST_LOOK)]
     source: Code
     target: Code
-    beam: Annotated[int, Field(ge=1, le=16)] = 4
+    beam_size: Annotated[int, Field(ge=1, le=16)] = 4
 
 
 class AlternativesAsked(SentenceAsked):

@@ -42,7 +42,7 @@ def translating(service: Service) -> APIRouter:
         """
         asked = await read(request, TranslateAsked)
         texts = [asked.q] if isinstance(asked.q, str) else asked.q
-        visit = service.admit(request, asked.api_key, min(len(texts), service.settings.texts))
+        visit = service.admit(request, asked.api_key, min(len(texts), service.settings.batch_limit))
         check(service, asked, texts)
         made = await translate(service, asked, texts, visit)
         return JSONResponse(_answer(asked, made))
@@ -98,8 +98,8 @@ def translating(service: Service) -> APIRouter:
         asked = await read(request, DetectAsked)
         visit = service.admit(request, asked.api_key)
         text = asked.q if isinstance(asked.q, str) else "\n".join(asked.q)
-        if len(text) > service.settings.total_characters:
-            raise HTTPException(413, f"q: more than {service.settings.total_characters} characters")
+        if len(text) > service.settings.total_char_limit:
+            raise HTTPException(413, f"q: more than {service.settings.total_char_limit} characters")
         found = await service.work.long.run(visit.patience, detect, text)
         return JSONResponse([one.as_dict() for one in found[:5]])
 
@@ -125,7 +125,7 @@ def translating(service: Service) -> APIRouter:
         table = service.models.table
         source, target = table.directions[0].split("-")
         return {
-            "charLimit": service.settings.characters,
+            "charLimit": service.settings.char_limit,
             "frontendTimeout": 500,
             "apiKeys": bool(service.keys.all()),
             "keyRequired": service.settings.require_key,

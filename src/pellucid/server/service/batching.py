@@ -89,7 +89,7 @@ class Request:
     done: threading.Event = field(default_factory=threading.Event)
 
 
-class Batch(NamedTuple):
+class DecodingBatch(NamedTuple):
     """Sentences that one worker decodes together: which request each is of, and which one."""
 
     kind: Kind
@@ -195,7 +195,7 @@ class BatchingEngine:
         while (batch := self._next()) is not None:
             self._decode(batch)
 
-    def _next(self) -> Batch | None:
+    def _next(self) -> DecodingBatch | None:
         """The next batch; None when there will be no more."""
         with self._changed:
             while True:
@@ -208,10 +208,10 @@ class BatchingEngine:
                 if self._requests:  # another worker may have been faster
                     return self._taken()
 
-    def _taken(self) -> Batch:
+    def _taken(self) -> DecodingBatch:
         """One sentence of each request in turn, of one kind, until the batch is full."""
         kind = self._requests[0].kind
-        rows = kind.options.n_best if kind.options.sample else kind.options.beam
+        rows = kind.options.n_best if kind.options.sample else kind.options.beam_size
         budget, places = self.batch_tokens, []
         others: list[Request] = []
         while self._requests and budget > 0:
@@ -228,23 +228,23 @@ class BatchingEngine:
         self._waiting -= len(places)
         if self._requests:
             self._changed.notify()
-        return Batch(kind, places)
+        return DecodingBatch(kind, places)
 
-    def _decode(self, batch: Batch) -> None:
+    def _decode(self, batch: DecodingBatch) -> None:
         """Decode a batch; if it fails, each of its sentences alone, so that one harms no other."""
         try:
             self._answer(batch)
         except Exception as error:
             if len(batch.places) > 1:
                 for place in batch.places:
-                    self._decode(Batch(batch.kind, [place]))
+                    self._decode(DecodingBatch(batch.kind, [place]))
             else:
                 for request, _ in batch.places:
                     request.error = error
                     self._drop(request)
                     request.done.set()
 
-    def _answer(self, batch: Batch) -> None:
+    def _answer(self, batch: DecodingBatch) -> None:
         places = [place for place in batch.places if place[0].error is None]
         if not places:
             return

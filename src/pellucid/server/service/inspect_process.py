@@ -42,7 +42,7 @@ class Question:
 
 
 @dataclass(frozen=True)
-class Batch:
+class PaddedExample:
     """Sentences to read as one batch, for their masks."""
 
     texts: tuple[str, ...]
@@ -95,7 +95,7 @@ class Looks:
                 self._kept.popitem(last=False)
         return name, answer
 
-    def answer(self, question: Question | Batch | Waves | Weight) -> Any:
+    def answer(self, question: Question | PaddedExample | Waves | Weight) -> Any:
         """What the other process has to say. It is asked one question at a time."""
         if self.obstacle is not None:
             raise UnavailableError(self.obstacle)
@@ -183,7 +183,7 @@ def _serve(line: Connection, folder: str) -> None:
             line.send(type(error)(str(error)))
 
 
-def _answered(bundle: Any, engine: Any, question: Question | Batch | Waves | Weight) -> Any:
+def _answered(bundle: Any, engine: Any, question: Question | PaddedExample | Waves | Weight) -> Any:
     if isinstance(question, Question):
         return _looked(bundle, engine, question)
     if isinstance(question, Waves):

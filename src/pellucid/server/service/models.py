@@ -45,7 +45,7 @@ class Served:
 
 
 @dataclass(frozen=True)
-class Step:
+class RouteStep:
     """One model, one direction."""
 
     model: Served
@@ -114,7 +114,9 @@ class Models:
         return list(dict.fromkeys([*ways, *through]))
 
     @contextmanager
-    def using(self, source: str, target: str, model: str | None = None) -> Iterator[list[Step]]:
+    def using(
+        self, source: str, target: str, model: str | None = None
+    ) -> Iterator[list[RouteStep]]:
         """The steps from one language to another. Their models stay until this is left."""
         with self._lock:
             steps = self._route(source, target, model)
@@ -130,14 +132,14 @@ class Models:
             for gone in over:
                 threading.Thread(target=gone.close, daemon=True).start()
 
-    def _route(self, source: str, target: str, model: str | None) -> list[Step]:
+    def _route(self, source: str, target: str, model: str | None) -> list[RouteStep]:
         ways = self._table.ways
         if model is not None:
             named = [m for m in self._table.models if m.name == model]
             if not named:
                 known = [m.name for m in self._table.models]
                 raise InputError(f"there is no model {model!r} here ({nearest(model, known)})")
-            return [Step(named[0], named[0].translator.direction(source, target))]
+            return [RouteStep(named[0], named[0].translator.direction(source, target))]
         for given, codes in (
             (source, {w.source for w in ways}),
             (target, {w.target for w in ways}),
@@ -148,13 +150,13 @@ class Models:
         wanted = _code(source), _code(target)
         for way, served in ways.items():
             if (way.source.lower(), way.target.lower()) == wanted:
-                return [Step(served, way)]
+                return [RouteStep(served, way)]
         for first, served in ways.items() if self.pivot else ():
             for second, other in ways.items():
                 if (first.source.lower(), second.target.lower()) == wanted and (
                     first.target == second.source
                 ):
-                    return [Step(served, first), Step(other, second)]
+                    return [RouteStep(served, first), RouteStep(other, second)]
         offers = ", ".join(self._table.directions)
         raise InputError(f"there is no way from {source} to {target} here; there is {offers}")
 

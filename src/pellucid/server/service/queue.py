@@ -37,7 +37,7 @@ class Asking(NamedTuple):
 
     translator: Translator
     way: Direction
-    beam: int = 4
+    beam_size: int = 4
     n_best: int = 1
     prefix: str | None = None
     details: bool = False
@@ -48,7 +48,7 @@ class Asking(NamedTuple):
         if self.details:
             more = {"attention": True, "token_log_probabilities": True}
         return self.translator.translate(
-            texts, *self.way, self.beam, self.n_best, self.prefix, **more
+            texts, *self.way, self.beam_size, self.n_best, self.prefix, **more
         )
 
 

@@ -32,7 +32,7 @@ class Service:
 
     def __post_init__(self) -> None:
         self.keys = Keys(self.settings.keys or default_file())
-        self.rate = RateLimit(self.settings.per_minute)
+        self.rate = RateLimit(self.settings.req_limit)
         for model in self.models.table.models:
             watch(model, self.metrics)
 

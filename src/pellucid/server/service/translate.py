@@ -14,7 +14,7 @@ from pellucid.errors import InputError
 from pellucid.server.routes.schemas import TranslateAsked
 from pellucid.server.security.middleware import Visit
 from pellucid.server.service.batching import Patience
-from pellucid.server.service.models import Step
+from pellucid.server.service.models import RouteStep
 from pellucid.server.service.queue import Asking
 from pellucid.server.service.shared import Service
 from pellucid.text.documents import Document, open_document
@@ -40,19 +40,19 @@ class Made:
 def check(service: Service, asked: TranslateAsked, texts: Sequence[str]) -> None:
     """Refuse what is too much."""
     limits = service.settings
-    if len(texts) > limits.texts:
-        raise HTTPException(413, f"q: {len(texts)} texts, and {limits.texts} are allowed")
+    if len(texts) > limits.batch_limit:
+        raise HTTPException(413, f"q: {len(texts)} texts, and {limits.batch_limit} are allowed")
     longest = max(map(len, texts), default=0)
-    if longest > limits.characters:
+    if longest > limits.char_limit:
         raise HTTPException(
-            413, f"q: {longest:,} characters, and {limits.characters:,} are allowed"
+            413, f"q: {longest:,} characters, and {limits.char_limit:,} are allowed"
         )
-    if (total := sum(map(len, texts))) > limits.total_characters:
+    if (total := sum(map(len, texts))) > limits.total_char_limit:
         raise HTTPException(
-            413, f"q: {total:,} characters in all, and {limits.total_characters:,} are allowed"
+            413, f"q: {total:,} characters in all, and {limits.total_char_limit:,} are allowed"
         )
-    if asked.beam > limits.beam:
-        raise InputError(f"beam: {asked.beam}, and {limits.beam} are allowed")
+    if asked.beam_size > limits.beam_size:
+        raise InputError(f"beam: {asked.beam_size}, and {limits.beam_size} are allowed")
     if asked.alternatives > limits.alternatives:
         raise InputError(
             f"alternatives: {asked.alternatives}, and {limits.alternatives} are allowed"
@@ -124,7 +124,7 @@ async def _from(
 async def _html(
     service: Service,
     asked: TranslateAsked,
-    steps: Sequence[Step],
+    steps: Sequence[RouteStep],
     texts: Sequence[str],
     patience: Patience,
 ) -> list[Made]:
@@ -141,7 +141,7 @@ async def _html(
 async def translate_document(
     service: Service,
     asked: TranslateAsked,
-    steps: Sequence[Step],
+    steps: Sequence[RouteStep],
     document: Document,
     patience: Patience,
 ) -> list[str]:
@@ -155,7 +155,7 @@ async def translate_document(
 async def through(
     service: Service,
     asked: TranslateAsked,
-    steps: Sequence[Step],
+    steps: Sequence[RouteStep],
     texts: Sequence[str],
     patience: Patience,
 ) -> list[Translation]:
@@ -163,12 +163,12 @@ async def through(
     if len(steps) > 1 and asked.details:
         raise InputError("details are for a direct translation, and this one takes two steps")
     for step in steps[:-1]:
-        asking = Asking(step.model.translator, step.way, asked.beam)
+        asking = Asking(step.model.translator, step.way, asked.beam_size)
         texts = [t.text for t in await service.work.translate(asking, texts, patience)]
     last = Asking(
         steps[-1].model.translator,
         steps[-1].way,
-        asked.beam,
+        asked.beam_size,
         asked.alternatives + 1,
         asked.prefix or None,
         asked.details,

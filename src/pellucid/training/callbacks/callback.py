@@ -28,10 +28,10 @@ class StepReport:
     smoothed_loss: float
     """Nats a target token against the smoothed target: what is minimised."""
 
-    rate: float
+    learning_rate: float
     """Learning rate of this step."""
 
-    gradient_norm: float
+    grad_norm: float
     """Length of the gradient before it was clipped."""
 
     target_tokens: int
@@ -88,7 +88,7 @@ class ValidationReport:
     seconds: float = 0.0
 
 
-class Watcher(Protocol):
+class Callback(Protocol):
     """Something that looks on. It never changes what is learned."""
 
     def started(

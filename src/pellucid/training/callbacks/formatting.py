@@ -22,8 +22,8 @@ def fact_table(report: StepReport, pace: Pace) -> list[tuple[str, str, str]]:
         ("epoch", f"{report.epoch:.2f}", ""),
         ("loss", f"{report.loss:.3f}", "bold cyan"),
         ("perplexity", number(report.perplexity), "bold cyan"),
-        ("rate", f"{report.rate:.2e}", ""),
-        ("gradient", f"{report.gradient_norm:.2f}", ""),
+        ("rate", f"{report.learning_rate:.2e}", ""),
+        ("gradient", f"{report.grad_norm:.2f}", ""),
         ("tokens/s", f"{pace.tokens_per_second:,.0f}", ""),
     ]
     if pace.flops_share is not None:

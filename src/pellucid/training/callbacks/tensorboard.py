@@ -64,8 +64,8 @@ class Events:
             "train/loss": report.loss,
             "train/smoothed_loss": report.smoothed_loss,
             "train/perplexity": perplexity(report.loss),
-            "train/rate": report.rate,
-            "train/gradient_norm": report.gradient_norm,
+            "train/rate": report.learning_rate,
+            "train/gradient_norm": report.grad_norm,
             "train/tokens_per_second": report.tokens_per_second,
             "train/epoch": report.epoch,
         }

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pellucid.training.callbacks.callback import Sample, StepReport, ValidationReport, Watcher
+from pellucid.training.callbacks.callback import Callback, Sample, StepReport, ValidationReport
 from pellucid.training.callbacks.formatting import (
     beginning,
     harmless,
@@ -24,12 +24,12 @@ from pellucid.training.callbacks.throughput import Pace
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["Lines", "Panel", "Sample", "StepReport", "ValidationReport", "Watcher", "watchers_for"]
+__all__ = ["Callback", "Lines", "Panel", "Sample", "StepReport", "ValidationReport", "watchers_for"]
 
 LINE_SECONDS = 10.0
 
 
-def watchers_for(run_folder: Path, console: Console | None) -> list[Watcher]:
+def watchers_for(run_folder: Path, console: Console | None) -> list[Callback]:
     """Everything that watches a run by default: the console, metrics.jsonl and TensorBoard.
 
     Without a console only the files are written. The watchers' files are in `run_folder`.
@@ -37,7 +37,7 @@ def watchers_for(run_folder: Path, console: Console | None) -> list[Watcher]:
     if console is None:
         return [Metrics(run_folder), Events(run_folder)]
     drawable = console.is_terminal and not console.is_dumb_terminal and _has_unicode(console)
-    seen: Watcher = Panel(console, run_folder) if drawable else Lines(console, run_folder)
+    seen: Callback = Panel(console, run_folder) if drawable else Lines(console, run_folder)
     return [seen, Metrics(run_folder), Events(run_folder, seen.said)]
 
 

@@ -7,7 +7,7 @@
         state.json              where the run is: step, place in the data, best so far, ...
         manifest.json           size and sha256 of each file, and of itself
 
-Where each process holds a share of every tensor (`training.parallel = "shards"`), each writes its
+Where each process holds a share of every tensor (`training.parallel = "fsdp"`), each writes its
 own, model-00001-of-00004.safetensors and so on. Either kind is read by any number of processes.
 
 A checkpoint without a manifest that agrees with every file does not count: the one before it is
@@ -32,7 +32,7 @@ from pellucid.errors import PellucidError
 from pellucid.storage.disk import Disk, Written, explained
 from pellucid.storage.manifest import manifest_hash
 from pellucid.training.checkpoint.sharded_tensors import DamagedCheckpointError, Stored
-from pellucid.training.distributed.process_group import Alone, Group, Result, in_all, in_main
+from pellucid.training.distributed.process_group import Alone, ProcessGroup, Result, in_all, in_main
 
 FORMAT = 1
 MANIFEST, STATE = "manifest.json", "state.json"
@@ -75,7 +75,7 @@ class Checkpoints:
         step: int,
         checkpoint: Checkpoint[Mapping[str, Tensor]],
         best: int | None = None,
-        group: Group | None = None,
+        group: ProcessGroup | None = None,
     ) -> Path:
         """Write a checkpoint, and then remove old ones but for the `best` step's.
 
@@ -120,7 +120,7 @@ class Checkpoints:
         return True
 
     def _write(
-        self, draft: Path, checkpoint: Checkpoint[Mapping[str, Tensor]], group: Group
+        self, draft: Path, checkpoint: Checkpoint[Mapping[str, Tensor]], group: ProcessGroup
     ) -> dict[str, Written]:
         """The tensors that are this process's to save; the files that it wrote."""
         written = {}

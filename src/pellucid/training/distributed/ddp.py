@@ -143,7 +143,7 @@ class Processes:
             raise
 
 
-class Copies(Processes):
+class DataParallel(Processes):
     """Each process has the whole model: DistributedDataParallel."""
 
     def built(self, config: ModelConfig, *, drawn: bool) -> Transformer:

@@ -25,7 +25,7 @@ from pellucid.training.distributed.ddp import Processes
 from pellucid.training.distributed.process_group import clipped
 
 
-class Shards(Processes):
+class FullySharded(Processes):
     """Each process has a share of every matrix: FSDP2, a layer at a time."""
 
     def built(self, config: ModelConfig, *, drawn: bool) -> Transformer:

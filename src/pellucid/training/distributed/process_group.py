@@ -21,7 +21,7 @@ from pellucid.training.checkpoint.sharded_tensors import Portion, Stored
 Result = TypeVar("Result")
 
 
-class Group(Protocol):
+class ProcessGroup(Protocol):
     """What the loop needs of the processes that train together."""
 
     rank: int
@@ -76,7 +76,9 @@ class Group(Protocol):
         """The end of the run."""
 
 
-def in_main(group: Group, work: Callable[[], Result], *, patient: bool = False) -> Result | None:
+def in_main(
+    group: ProcessGroup, work: Callable[[], Result], *, patient: bool = False
+) -> Result | None:
     """Do something in process 0, while the others wait (and get None); patient: for days.
 
     If it fails there with a `PellucidError`, that is raised in all of them.
@@ -86,7 +88,7 @@ def in_main(group: Group, work: Callable[[], Result], *, patient: bool = False) 
     return result
 
 
-def in_all(group: Group, work: Callable[[], Result]) -> list[Result]:
+def in_all(group: ProcessGroup, work: Callable[[], Result]) -> list[Result]:
     """Do something in every process; what came of it (plain data), in their order.
 
     If it fails in some with a `PellucidError`, that of the first of them is raised in all.

@@ -13,7 +13,7 @@ from pellucid.model import MultiHeadAttention, Transformer
 from pellucid.model.layers import FeedForward
 from pellucid.training.devices import has_fast_bf16
 from pellucid.training.optim.muon import Blocks, Muon
-from pellucid.training.optim.schedule import highest_rate
+from pellucid.training.optim.schedule import peak_learning_rate
 
 
 def inner_matrices(model: nn.Module) -> dict[str, Blocks]:
@@ -26,7 +26,7 @@ def inner_matrices(model: nn.Module) -> dict[str, Blocks]:
     for name, module in model.named_modules():
         prefix = f"{name}." if name else ""
         if isinstance(module, MultiHeadAttention):
-            K, (width, inner) = module.head_width, module.out.weight.shape
+            K, (width, inner) = module.head_dim, module.out.weight.shape
             heads = len(module.in_weight) // K
             found[f"{prefix}in_weight"] = Blocks((K,) * heads, (width,))
             found[f"{prefix}out.weight"] = Blocks((width,), (K,) * (inner // K))
@@ -46,7 +46,7 @@ class Optimizers:
 
     def __init__(self, model: Transformer, config: TrainingConfig) -> None:
         self.names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
-        rate = highest_rate(config, model.config.width)
+        rate = peak_learning_rate(config, model.config.d_model)
         matrices = inner_matrices(model) if config.optimizer == "muon" else {}
         decayed: list[nn.Parameter] = []
         plain: list[nn.Parameter] = []
@@ -73,7 +73,7 @@ class Optimizers:
             self.all.append(
                 Muon(
                     [(parameters[name], blocks) for name, blocks in matrices.items()],
-                    lr=config.muon_rate,
+                    lr=config.muon_learning_rate,
                     momentum=config.muon_momentum,
                     weight_decay=config.weight_decay,
                     dtype=torch.bfloat16 if half else torch.float32,

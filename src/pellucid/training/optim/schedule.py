@@ -42,12 +42,12 @@ def warmup_stable_decay(
     return min(rising(step, warmup), final + (1 - final) * min(1.0, left))
 
 
-def highest_rate(config: TrainingConfig, width: int) -> float:
+def peak_learning_rate(config: TrainingConfig, d_model: int) -> float:
     """The rate at the top: as set, or the paper's for a model of this width under noam."""
-    if config.rate is not None:
-        return config.rate
+    if config.learning_rate is not None:
+        return config.learning_rate
     if config.schedule == "noam":
-        return float(width**-0.5 * config.warmup**-0.5)
+        return float(d_model**-0.5 * config.warmup_steps**-0.5)
     return 1e-3
 
 
@@ -57,11 +57,13 @@ def rate_share(config: TrainingConfig, step: int, total: int | None) -> float:
     total: all steps of the run, where they are known; cosine and warmup_stable_decay need it.
     """
     if config.schedule == "constant":
-        return constant(step, config.warmup)
+        return constant(step, config.warmup_steps)
     if config.schedule in ("noam", "inverse_sqrt"):
-        return inverse_sqrt(step, config.warmup)
+        return inverse_sqrt(step, config.warmup_steps)
     if total is None:
         raise ValueError(f"{config.schedule} needs the number of steps")
     if config.schedule == "cosine":
-        return cosine(step, config.warmup, total, config.final_rate)
-    return warmup_stable_decay(step, config.warmup, total, config.decay, config.final_rate)
+        return cosine(step, config.warmup_steps, total, config.min_lr_ratio)
+    return warmup_stable_decay(
+        step, config.warmup_steps, total, config.decay_fraction, config.min_lr_ratio
+    )

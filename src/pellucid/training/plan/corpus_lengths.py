@@ -63,7 +63,7 @@ def look_at_data(recipe: Recipe, pairs: int | None = None) -> Lengths:
             sampled += [(p.second, p.first) if turned else (p.first, p.second) for p in some]
     if not sampled:
         raise InputError("the training corpora have no pair to learn from: see `pellucid data`")
-    taken = recipe.start_from or recipe.tokenizer.like
+    taken = recipe.init_from or recipe.tokenizer.from_model
     tokenizer = open_bundle(taken).tokenizer if taken else _quick_tokenizer(sampled, recipe)
     sources, targets = (
         np.array([len(row) for row in tokenizer.encode_batch(list(side))], float)
@@ -122,7 +122,7 @@ def _quick_tokenizer(sampled: list[tuple[str, str]], recipe: Recipe) -> Tokenize
 
 
 def _assumed(recipe: Recipe, pairs: int | None, why: str) -> Lengths:
-    longest = min(ASSUMED_TOKENS, recipe.batches.tokens)
+    longest = min(ASSUMED_TOKENS, recipe.batches.max_tokens)
     told = [f"{why}: sentences of {longest:.0f} tokens are assumed"]
     if pairs is None:
         told.append("how many pairs there are is not known (say it with --pairs)")

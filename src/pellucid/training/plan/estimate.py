@@ -12,7 +12,12 @@ from pellucid.model.flops import BatchShape, forward_flops
 from pellucid.training.init_weights import planned_config
 from pellucid.training.loss import CHUNK_NUMBERS
 from pellucid.training.plan.corpus_lengths import Lengths, look_at_data
-from pellucid.training.plan.hardware import Hardware, Speed, find_hardware, memory_of_this_machine
+from pellucid.training.plan.hardware import (
+    Hardware,
+    MatmulSpeed,
+    find_hardware,
+    memory_of_this_machine,
+)
 from pellucid.training.plan.measurement import measured_speed
 from pellucid.training.plan.training_flops import (
     PAPER,
@@ -50,7 +55,7 @@ class TrainingPlan:
     """Bytes on one device."""
 
     memory_there: int | None
-    speed: Speed
+    speed: MatmulSpeed
     price_per_hour: float | None
     paper: PaperRun | None
     assumed: tuple[str, ...] = field(default=())
@@ -149,7 +154,7 @@ def make_plan(
     config = planned_config(recipe)
     shape = batch_shape(recipe, lengths)
     model, activations = dry_run(config, shape)
-    batches = recipe.training.accumulate * count
+    batches = recipe.training.gradient_accumulation_steps * count
     per_step = batches * training_flops(config, shape)
     parameters = model.num_parameters()
     if machine is None:
@@ -158,7 +163,7 @@ def make_plan(
         speed = _named_speed(machine, count)
     per_epoch = None
     if lengths.examples is not None:
-        per_epoch = lengths.examples * lengths.longest / recipe.batches.tokens / batches
+        per_epoch = lengths.examples * lengths.longest / recipe.batches.max_tokens / batches
     seconds_per_step = per_step / speed.flops_per_second + speed.optimizer_seconds
     steps = _steps(recipe, per_epoch, seconds_per_step)
     epochs = None if steps is None or not per_epoch else steps / per_epoch
@@ -185,7 +190,7 @@ def make_plan(
 def batch_shape(recipe: Recipe, lengths: Lengths) -> BatchShape:
     """The batch that the recipe's budget gives at the data's typical lengths."""
     source, target = max(1, round(lengths.source)), max(1, round(lengths.target))
-    return BatchShape(max(1, recipe.batches.tokens // max(source, target)), source, target)
+    return BatchShape(max(1, recipe.batches.max_tokens // max(source, target)), source, target)
 
 
 def dry_run(config: ModelConfig, shape: BatchShape) -> tuple[Transformer, int]:
@@ -210,7 +215,7 @@ def dry_run(config: ModelConfig, shape: BatchShape) -> tuple[Transformer, int]:
         source, target = (torch.ones(B, length, dtype=torch.long) for length in (S, T))
         with torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
             states = model.states(source, target)
-        assert states.shape == (B, T, config.width)
+        assert states.shape == (B, T, config.d_model)
         logits = model.output(states)
         assert logits.shape == (B, T, config.vocab_size)
         logits.sum().backward()
@@ -219,10 +224,10 @@ def dry_run(config: ModelConfig, shape: BatchShape) -> tuple[Transformer, int]:
     return model, sum(storage.nbytes() for storage in kept.values())
 
 
-def _named_speed(machine: Hardware, count: int) -> Speed:
+def _named_speed(machine: Hardware, count: int) -> MatmulSpeed:
     each = f"{count} x {machine.name}" if count > 1 else machine.name
     note = f" ({machine.note})" if machine.note else ""
-    return Speed(
+    return MatmulSpeed(
         where=each,
         flops_per_second=count * machine.peak * machine.utilisation,
         optimizer_seconds=0.0,
@@ -274,7 +279,7 @@ def _memory(
 ) -> dict[str, int]:
     """Bytes by part. The weights and what belongs to them are float32, autocast or not."""
     parameters = model.num_parameters()
-    sharers = count if recipe.training.parallel == "shards" else 1
+    sharers = count if recipe.training.parallel == "fsdp" else 1
     training = recipe.training
     state = 8 * parameters
     if training.optimizer == "muon":
@@ -293,7 +298,7 @@ def _memory(
         "weights": each,
         "gradients": each,
         f"optimizer ({training.optimizer})": state // sharers,
-        **({"moving average": each} if training.ema is not None else {}),
+        **({"moving average": each} if training.ema_decay is not None else {}),
         "activations": activations,
         "logits (a chunk at a time)": 2 * logits,
     }
@@ -305,7 +310,7 @@ def _attention_weights(config: ModelConfig, shape: BatchShape) -> int:
     if min(S, T) >= 32 and not config.attention_dropout:
         return 0
     places = config.encoder_layers * S * S + config.decoder_layers * (T * T + T * S)
-    return 2 * 4 * B * config.heads * places
+    return 2 * 4 * B * config.num_heads * places
 
 
 def _memory_there(machine: Hardware | None) -> int | None:

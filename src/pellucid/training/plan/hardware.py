@@ -33,7 +33,7 @@ class Hardware:
 
 
 @dataclass(frozen=True)
-class Speed:
+class MatmulSpeed:
     """How fast steps are expected to go, and how that is known."""
 
     where: str

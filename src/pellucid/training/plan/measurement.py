@@ -8,7 +8,7 @@ from pellucid.config import ModelConfig, Recipe
 from pellucid.model.flops import BatchShape
 from pellucid.training.plan.hardware import (
     THIS_MACHINE_UTILISATION,
-    Speed,
+    MatmulSpeed,
     memory_of_this_machine,
     processor_name,
 )
@@ -18,7 +18,7 @@ ROUNDS = 3
 MOST_SECONDS = 6.0
 
 
-def measured_speed(recipe: Recipe, config: ModelConfig, shape: BatchShape) -> Speed:
+def measured_speed(recipe: Recipe, config: ModelConfig, shape: BatchShape) -> MatmulSpeed:
     """Time a few steps of the real model, on batches of at most about half a second."""
     import torch
 
@@ -40,7 +40,7 @@ def measured_speed(recipe: Recipe, config: ModelConfig, shape: BatchShape) -> Sp
                 f"assumed: {THIS_MACHINE_UTILISATION:.0%} of {peak / 1e9:,.0f} GFLOP/s, the "
                 "measured rate of matrix products (the model is too large to try here)"
             )
-            return Speed(where, rate, 0.0, how)
+            return MatmulSpeed(where, rate, 0.0, how)
         small = _small(config, shape, peak)
         passes, optimizer = _timed(recipe, config, small, device)
     finally:
@@ -50,7 +50,7 @@ def measured_speed(recipe: Recipe, config: ModelConfig, shape: BatchShape) -> Sp
         f"measured: steps of {small.sentences} sentences, {rate / 1e9:,.0f} GFLOP/s, "
         f"{rate / peak:.0%} of the rate of matrix products ({peak / 1e9:,.0f})"
     )
-    return Speed(where, rate, optimizer, how)
+    return MatmulSpeed(where, rate, optimizer, how)
 
 
 def _device(asked: str) -> str:
