@@ -1,4 +1,4 @@
-# `pellucid serve` in a container: the base install, without PyTorch; nobody is root in it.
+# `pellucid serve` in a container: the base install, without PyTorch, not run as root.
 #
 #   docker build -t pellucid .
 #   docker run --rm -p 8000:8000 -v ./models:/models:ro pellucid --model /models

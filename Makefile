@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help demo test test-all check format bench docs install clean
+.PHONY: help demo test test-all check check-page format bench docs install clean
 .DEFAULT_GOAL := help
 
 help:  ## show this list
@@ -33,10 +33,19 @@ check: $(READY)  ## formatting, lint and types
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	@$(MAKE) --no-print-directory check-page
 
-format: $(READY)  ## let ruff mend what it can
+NPM = if command -v node >/dev/null && command -v npm >/dev/null; then \
+	  { test node_modules/.ready -nt package-lock.json || \
+	    { npm ci --silent --no-audit --no-fund && touch node_modules/.ready; }; } && npm run --silent
+
+check-page:  # formatting and lint of the page's JavaScript, CSS and HTML
+	@$(NPM) check; else echo "the page was not checked (prettier, eslint): node and npm are not installed"; fi
+
+format: $(READY)  ## fix formatting and lint where that can be done automatically
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+	@$(NPM) format; else echo "the page was not formatted: node and npm are not installed"; fi
 
 bench: $(READY)  ## measure against the peers; NAME=training runs one, OPTIONS='--rounds 5' change it
 	$(BIN)/python -m benchmarks $(NAME) $(OPTIONS)
@@ -45,4 +54,4 @@ docs: $(READY)  ## build the documentation into site/; open site/index.html
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 clean:  ## remove what can be made again
-	rm -rf .venv build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .bench site
+	rm -rf .venv node_modules build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .bench site

@@ -1,6 +1,6 @@
 """Bulk translation on Ray against plain `pellucid translate`, and 2 workers against 1.
 
-    python -m benchmarks cluster [--sentences 100000] [--rounds 1] [--beam 4] [--model DIR]
+    python -m benchmarks cluster [--sentences 100000] [--rounds 1] [--beam-size 4] [--model DIR]
         [--short]
 
 The same sentences in one file (those of recipes/toy, drawn at random), the same model (the one that
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] = ()) -> dict[str, object]:
     parser = argparse.ArgumentParser(prog="python -m benchmarks cluster")
     parser.add_argument("--sentences", type=int, default=100_000)
     parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--beam", type=int, default=DecodingOptions().beam_size)
+    parser.add_argument("--beam-size", type=int, default=DecodingOptions().beam_size)
     parser.add_argument("--model")
     parser.add_argument("--short", action="store_true")
     options = parser.parse_args(arguments)
@@ -128,20 +128,21 @@ def main(arguments: Sequence[str] = ()) -> dict[str, object]:
         source, one_row = root / "all.txt", root / "one.txt"
         source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         one_row.write_text(f"{lines[0]}\n", encoding="utf-8")
-        how = ["--model", str(bundle.folder), "--beam", str(options.beam)]
+        how = ["--model", str(bundle.folder), "--beam-size", str(options.beam_size)]
         found, starts = [], []
         for number in range(options.rounds):
             (place := root / f"round{number}").mkdir()
             found.append(measure(how, source, place, number, options.short))
             start = [*how, "--input", str(one_row), "--json", "-o", str(place / "s")]
             starts.append(timed([*start, "--cluster", "local"]))
-    figures = {"beam": options.beam, **summary(found, starts, cores, count)}
+    figures = {"beam": options.beam_size, **summary(found, starts, cores, count)}
     print(json.dumps(figures, indent=1))
     return {
         "title": "Bulk translation on Ray",
         "table": _table(found, figures, cores),
-        "note": f"{count:,} short sentences, the model {bundle.folder.name}, beam {options.beam}, "
-        "int8; everything from the start of the command to its end; all wrote the same bytes.",
+        "note": f"{count:,} short sentences, the model {bundle.folder.name}, "
+        f"beam {options.beam_size}, int8; everything from the start of the command to its "
+        "end; all wrote the same bytes.",
         "goals": {
             "2 workers at least 1.7 times as fast as 1": figures.get("2 workers against 1, clock"),
             "the engine costs at most 1.10 times plain": figures.get("2 workers over plain, clock"),

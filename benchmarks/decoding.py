@@ -1,6 +1,6 @@
 """The torch engine against Hugging Face's `generate`: same weights, same sentences, one run.
 
-    python -m benchmarks decoding [--quick] [--threads N] [--shape small|base] [--beam 1|4]
+    python -m benchmarks decoding [--quick] [--threads N] [--shape small|base] [--beam-size 1|4]
 
 The weights are random, so the end symbol is banned and each sentence ends at a length that is given
 to both sides: its source length times a factor, drawn once for each source length (log-normal, a
@@ -187,7 +187,7 @@ def main(arguments: Sequence[str] = ()) -> dict[str, Any]:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--threads", type=int)
     parser.add_argument("--shape", choices=list(SHAPES))
-    parser.add_argument("--beam", type=int, choices=[1, 4])
+    parser.add_argument("--beam-size", type=int, choices=[1, 4])
     options = parser.parse_args(arguments)
     if options.threads:
         torch.set_num_threads(options.threads)
@@ -198,7 +198,7 @@ def main(arguments: Sequence[str] = ()) -> dict[str, Any]:
     ratios: dict[str, float] = {}
     rows = []
     for shape in [options.shape] if options.shape else SHAPES:
-        for beam in [options.beam] if options.beam else (1, 4):
+        for beam in [options.beam_size] if options.beam_size else (1, 4):
             ratios.update(compare(shape, beam, quick=options.quick))
             name = f"{shape}.{beam}"
             rows.append([

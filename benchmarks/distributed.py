@@ -29,17 +29,18 @@ ROOT = Path(__file__).parent.parent
 ROUNDS, STEPS, SKIPPED = 5, 10, 2
 
 MODEL = (
-    "model.d_model=256", "model.encoder_layers=3", "model.decoder_layers=3", "batches.max_tokens=400",
-    "training.steps=1000000", "training.optimizer=adamw", "checkpoints.minutes=0",
-    "validation.every=1000000", "validation.translate=false", "data.test=[]", "data.valid=[]",
+    "model.d_model=256", "model.encoder_layers=3", "model.decoder_layers=3",
+    "batches.max_tokens=400", "training.steps=1000000", "training.optimizer=adamw",
+    "checkpoints.minutes=0", "validation.every=1000000", "validation.translate=false",
+    "data.test=[]", "data.valid=[]",
 )  # fmt: skip
 
 TORCHRUN = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
 CONTESTANTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "1 process x 2 threads": ((), ("training.gradient_accumulation_steps=2", "training.threads=2")),
     "1 process x 1 thread": ((), ("training.gradient_accumulation_steps=2", "training.threads=1")),
-    "2 processes x 1 thread, copies (DDP)": (TORCHRUN, ("training.threads=1",)),
-    "2 processes x 1 thread, shards (FSDP)": (
+    "2 processes x 1 thread, DDP": (TORCHRUN, ("training.threads=1",)),
+    "2 processes x 1 thread, FSDP": (
         TORCHRUN,
         ("training.threads=1", "training.parallel=fsdp"),
     ),

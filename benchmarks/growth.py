@@ -30,8 +30,8 @@ FIXED_TOKENS, FIXED_LENGTH, DECODED_ROWS = 2048, 16, 8
 def models() -> tuple[Transformer, torch.nn.Module]:
     config = model_config("S", 0.1)
     shape = {
-        "vocab_size": VOCAB, "width": config.d_model, "heads": config.num_heads, "dropout": 0.1,
-        "feed_forward_width": config.d_ff, "layers": config.encoder_layers,
+        "vocab_size": VOCAB, "d_model": config.d_model, "num_heads": config.num_heads,
+        "d_ff": config.d_ff, "dropout": 0.1, "layers": config.encoder_layers,
     }  # fmt: skip
     return Transformer(config), marian(shape)
 

@@ -14,7 +14,7 @@ from importlib import metadata
 
 import torch
 
-from pellucid.training.plan.hardware import this_machine
+from pellucid.console.machine import this_machine
 
 
 @dataclass(frozen=True)

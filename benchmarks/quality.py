@@ -28,9 +28,9 @@ from benchmarks.multi30k import ROOT, pairs_of, parsed, parser_for, train
 
 RECIPES = ROOT / "recipes"
 MODEL = "model"
-BEAM = 5
-ALPHAS = (1.0, 1.15, 1.3, 1.45, 1.6)
-"""Length penalties; which one, the validation set decides. The usual one is 1."""
+BEAM_SIZE = 5
+LENGTH_PENALTIES = (1.0, 1.15, 1.3, 1.45, 1.6)
+"""The validation set decides which one; 1 is the default."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Training:
     name: str
     settings: tuple[str, ...] = ()
     """What differs from the recipe: the pair's; with teachers, the one that ends in "more"."""
-    start: str | None = None
+    init_from: str | None = None
     teachers: tuple[str, ...] = ()
 
 
@@ -65,7 +65,7 @@ TRAININGS = {
             ("training.seed=8", "training.epochs=9", 'data.directions=["en-de", "de-en"]'),
         ),
         Training(
-            MODEL, start="wide", teachers=("plain", "sampled", "dropout", "wide", "both-ways")
+            MODEL, init_from="wide", teachers=("plain", "sampled", "dropout", "wide", "both-ways")
         ),
     ),
     "en-fr": (Training(MODEL),),
@@ -99,12 +99,14 @@ def moses_like(text: str) -> str:
     return " ".join(text.split()).replace('"', "&quot;").replace("'", "&apos;")
 
 
-def translate(model: Path, lines: Sequence[str], out: Path, alpha: float) -> list[str]:
+def translate(model: Path, lines: Sequence[str], out: Path, length_penalty: float) -> list[str]:
     """The lines as `pellucid.load(model)` translates them, unless that was done."""
     import pellucid
 
     if not out.is_file():
-        made = pellucid.load(model).translate_lines(lines, beam_size=BEAM, alpha=alpha)
+        made = pellucid.load(model).translate_lines(
+            lines, beam_size=BEAM_SIZE, length_penalty=length_penalty
+        )
         draft = out.with_suffix(".draft")
         draft.write_text("".join(f"{line}\n" for line in made), encoding="utf-8")
         draft.rename(out)
@@ -117,25 +119,27 @@ def translate(model: Path, lines: Sequence[str], out: Path, alpha: float) -> lis
 def core_minutes(run: Path, threads: int) -> float:
     """Minutes of a core that a run took: by its median step, for other work may be beside.
 
-    With those in which its teachers were asked; that they translate sentences takes little.
+    That includes the minutes in which the teachers' probabilities were computed.
     """
     rows = map(json.loads, (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
     steps = [row["seconds"] for row in rows if row["kind"] == "step"]
     seconds = statistics.median(steps) * len(steps)
-    asked = run / "lessons" / "manifest.json"
+    asked = run / "teacher-probabilities" / "manifest.json"
     if asked.is_file():
         seconds += asked.stat().st_mtime - (run / "data" / "manifest.json").stat().st_mtime
     return seconds * threads / 60
 
 
 def scores(
-    split: str, alpha: float, model: Path, folder: Path, options: argparse.Namespace
+    split: str, length_penalty: float, model: Path, folder: Path, options: argparse.Namespace
 ) -> dict[str, tuple[float, str]]:
     """BLEU with its signature, by the name of how it is counted."""
     from sacrebleu.metrics import BLEU
 
     pairs = pairs_of(options.data, split)
-    made = translate(model, [a for a, _ in pairs], folder / f"{split}-{alpha}.txt", alpha)
+    made = translate(
+        model, [a for a, _ in pairs], folder / f"{split}-{length_penalty}.txt", length_penalty
+    )
     plain = BLEU()
     found = {"cased": (plain.corpus_score(made, [[b for _, b in pairs]]).score,
                        str(plain.get_signature()))}  # fmt: skip
@@ -163,18 +167,18 @@ def main(arguments: Sequence[str] = ()) -> dict[str, Any]:
     _train(folder, options)
     run = folder / MODEL
     tried = {}
-    for alpha in ALPHAS:
-        tried[alpha] = scores("valid", alpha, run / "bundle", folder, options)
-        _say(f"{options.pair}, valid, alpha {alpha}", tried[alpha])
-    alpha = max(ALPHAS, key=lambda alpha: tried[alpha]["cased"][0])
+    for length_penalty in LENGTH_PENALTIES:
+        tried[length_penalty] = scores("valid", length_penalty, run / "bundle", folder, options)
+        _say(f"{options.pair}, valid, length penalty {length_penalty}", tried[length_penalty])
+    length_penalty = max(LENGTH_PENALTIES, key=lambda one: tried[one]["cased"][0])
     if not options.test:
         raise SystemExit("the test set was not looked at, and nothing is written: --test")
     found = {
-        "valid": tried[alpha],
-        "test": scores("test", alpha, run / "bundle", folder, options),
+        "valid": tried[length_penalty],
+        "test": scores("test", length_penalty, run / "bundle", folder, options),
     }
-    _say(f"{options.pair}, test, alpha {alpha}", found["test"])
-    return _result(options, folder, found, alpha)
+    _say(f"{options.pair}, test, length penalty {length_penalty}", found["test"])
+    return _result(options, folder, found, length_penalty)
 
 
 def _train(folder: Path, options: argparse.Namespace) -> None:
@@ -184,10 +188,10 @@ def _train(folder: Path, options: argparse.Namespace) -> None:
         if (run / "bundle").is_dir():
             continue
         recipe, settings = f"multi30k-{options.pair}", list(training.settings)
-        if training.start is not None:
+        if training.init_from is not None:
             recipe += "-more"
-            teachers = ", ".join(_bundle(folder, name) for name in distillation.teachers)
-            settings.append(f"init_from={_bundle(folder, training.start)}")
+            teachers = ", ".join(_bundle(folder, name) for name in training.teachers)
+            settings.append(f"init_from={_bundle(folder, training.init_from)}")
             settings.append(f"distillation.teachers=[{teachers}]")
         if training.name == MODEL:
             settings += options.set
@@ -208,7 +212,7 @@ def _result(
     options: argparse.Namespace,
     folder: Path,
     found: dict[str, dict[str, tuple[float, str]]],
-    alpha: float,
+    length_penalty: float,
 ) -> dict[str, Any]:
     """This pair's scores, with those of the other pair if it was measured before."""
     from pellucid.bundle import Bundle
@@ -217,7 +221,7 @@ def _result(
     model = Bundle.open(folder / MODEL / "bundle")
     mine = {
         "scores": found,
-        "alpha": alpha,
+        "alpha": length_penalty,  # the name it has in the results that are kept
         "core minutes": sum(
             core_minutes(folder / training.name, options.threads)
             for training in TRAININGS[options.pair]
@@ -244,7 +248,7 @@ def _result(
                         "minutes of one core", "length penalty"],
             "rows": rows,
         },
-        "note": f"Multi30k's pairs alone; beam {BEAM}; {', '.join(sorted(signatures))}.",
+        "note": f"Multi30k's pairs alone; beam {BEAM_SIZE}; {', '.join(sorted(signatures))}.",
         "goals": goals,
         "matmul_gflops": matmul_gflops(),
         "pairs": pairs,

@@ -14,6 +14,7 @@ from typing import Any
 
 from pellucid.bulk.parts import PART_ROWS
 from pellucid.config import ModelConfig
+from pellucid.config.settings import FORMER_NAMES
 from pellucid.model.flops import BatchShape, forward_flops, step_flops
 from pellucid.training.plan.hardware import TABLE
 from pellucid.training.plan.training_flops import training_flops
@@ -64,7 +65,7 @@ def bulk(config: ModelConfig, figures: dict[str, Any]) -> dict[str, Any]:
 
 
 def training(name: str, gpus: int, link: float, batches: int = 1) -> dict[str, float]:
-    """One step of the paper's model on A100s with copies (DDP) and gradients in float32.
+    """One step of the paper's model on A100s with DDP and gradients in float32.
 
     link: bytes a second at the narrowest place of the ring. batches: how many of the paper's.
     """
@@ -110,7 +111,10 @@ def main(model: str | None = None, figures: dict[str, Any] | None = None) -> dic
         if not stored.exists():
             raise SystemExit("benchmarks: scale needs results/cluster.json: run cluster first")
         result = json.loads(stored.read_text())
-        figures, config = result["figures"], ModelConfig(**result["model"])
+        figures = result["figures"]
+        config = ModelConfig(
+            **{FORMER_NAMES["model"].get(key, key): x for key, x in result["model"].items()}
+        )
     else:
         from pellucid.translator.loading import open_bundle
 

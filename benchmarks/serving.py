@@ -209,7 +209,7 @@ def _started(
     first = 18_400
     python, folder = sys.executable, str(bundle)
     serve = ["-m", "pellucid", "serve", "--model", folder, "--port", str(first)]
-    serve += ["--per-minute", "0"]
+    serve += ["--req-limit", "0"]
     found = [Contestant("pellucid", [python, *serve], first)]
     for number, kind in enumerate(("plain", "tuned"), first + 1):
         name = "plain" if kind == "plain" else "plain, tuned"

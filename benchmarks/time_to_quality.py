@@ -43,12 +43,12 @@ from pellucid.model import Transformer
 from pellucid.tokenizers.sentencepiece import Tokenizer
 from pellucid.training.checkpoint.checkpoints import Checkpoints
 
-GOAL, BEAM, SPLITS = 28.5, 5, ("valid", "test")
+GOAL, BEAM_SIZE, SPLITS = 28.5, 5, ("valid", "test")
 OURS = ("training.epochs=0.7",)
 CURVE = ROOT / "docs" / "time-to-quality.svg"
 PEER = {
-    "vocab_size": 8000, "width": 256, "feed_forward_width": 1024, "heads": 4, "layers": 3,
-    "dropout": 0.3, "smoothing": 0.1, "rate": 1e-3,
+    "vocab_size": 8000, "d_model": 256, "d_ff": 1024, "num_heads": 4, "layers": 3,
+    "dropout": 0.3, "label_smoothing": 0.1, "learning_rate": 1e-3,
 }  # fmt: skip
 
 
@@ -81,7 +81,7 @@ def score_ours(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]
     known = _known(folder)
     for step in checkpoints.steps():
         checkpoint = checkpoints.load(step)
-        minutes = checkpoint.state["place"]["seconds"] / 60
+        minutes = checkpoint.state["training"]["seconds"] / 60
         if str(step) in known:
             continue
         weights = checkpoint.model if checkpoint.average is None else checkpoint.average
@@ -100,7 +100,7 @@ def score_ours(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]
             for start in range(0, len(order), 64):
                 some = order[start : start + 64]
                 results = engine.translate_ids(
-                    [sources[i] for i in some], DecodingOptions(beam_size=BEAM)
+                    [sources[i] for i in some], DecodingOptions(beam_size=BEAM_SIZE)
                 )
                 ids = [list(result.best.tokens) for result in results]
                 texts |= dict(zip(some, words.decode_batch(ids), strict=True))
@@ -161,7 +161,7 @@ def score_peer(folder: Path, options: argparse.Namespace) -> list[dict[str, Any]
         found: dict[str, Any] = {"minutes": minutes}
         for split in SPLITS:
             run = subprocess.run(
-                peer_program("translate", folder, split, step, BEAM, options.threads),
+                peer_program("translate", folder, split, step, BEAM_SIZE, options.threads),
                 check=True, capture_output=True, text=True,
             )  # fmt: skip
             ids = [json.loads(line) for line in run.stdout.splitlines() if line.startswith("[")]

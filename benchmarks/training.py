@@ -50,7 +50,7 @@ from pellucid.data.store import PreparedData
 from pellucid.model import Transformer
 from pellucid.model.flops import BatchShape
 from pellucid.training.checkpoint.checkpoints import Checkpoints
-from pellucid.training.distributed.process_group import Alone
+from pellucid.training.distributed.process_group import SingleProcess
 from pellucid.training.loop import Loop
 from pellucid.training.optim.optimizers import Optimizers
 from pellucid.training.plan.training_flops import training_flops
@@ -100,17 +100,19 @@ def our_worker(folder: Path, shape: str, tokens: int, dropout: float, threads: i
     config = model_config(shape, dropout)
     recipe = Recipe(
         data={"directions": ["en-de"], "train": [{"path": "pairs.tsv", "languages": ["en", "de"]}]},
-        training={"steps": 10**9, "optimizer": "adam", "rate": 1e-4, "schedule": "constant"},
-        batches={"tokens": tokens},
+        training={
+            "steps": 10**9, "optimizer": "adam", "learning_rate": 1e-4, "schedule": "constant"
+        },
+        batches={"max_tokens": tokens},
     )  # fmt: skip
     torch.manual_seed(1)
     model = Transformer(config)
     loop = Loop(
         recipe, model, Optimizers(model, recipe.training), Batches(prepared, recipe.batches),
-        None, Checkpoints(folder / "none"), [], Alone(torch.device("cpu")), Signals(),
+        None, Checkpoints(folder / "none"), [], SingleProcess(torch.device("cpu")), Signals(),
     )  # fmt: skip
     model.train()
-    stream = loop._steps(loop.batches.stream())
+    stream = loop._step_batches(loop.batches.stream())
     print(json.dumps({"ready": {"parameters": model.num_parameters()}}), flush=True)
     for line in sys.stdin:
         clock, before, done = time.perf_counter(), os.times(), 0
@@ -165,9 +167,9 @@ def workers_for(
     """Ours and the peers', ready for their first turn; batches.npz must be in the folder."""
     config = model_config(shape, dropout)
     described = {
-        "vocab_size": VOCAB, "width": config.d_model, "heads": config.num_heads,
-        "feed_forward_width": config.d_ff, "layers": config.encoder_layers,
-        "dropout": dropout, "smoothing": 0.1, "rate": 1e-4,
+        "vocab_size": VOCAB, "d_model": config.d_model, "num_heads": config.num_heads,
+        "d_ff": config.d_ff, "layers": config.encoder_layers,
+        "dropout": dropout, "label_smoothing": 0.1, "learning_rate": 1e-4,
     }  # fmt: skip
     found = {
         "pellucid": Worker("pellucid", [

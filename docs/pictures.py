@@ -54,12 +54,12 @@ PICTURES = {
     ),
     "greedy": Picture(
         "A greedy search: one way is kept in each round.",
-        ("--what", "beam", "--beam", "1"),
+        ("--what", "beam", "--beam-size", "1"),
         SHORT,
     ),
     "beam": Picture(
         "A beam of 2: two ways are kept in each round.",
-        ("--what", "beam", "--beam", "2"),
+        ("--what", "beam", "--beam-size", "2"),
         SHORT,
     ),
 }

@@ -53,12 +53,12 @@ def cli_page() -> str:
 
 
 def _option(parameter: Parameter) -> str:
-    shown = ", ".join(parameter.flags) or parameter.shown
-    if parameter.flags and parameter.shown:
-        shown += f" {parameter.shown}"
+    shown = ", ".join(parameter.flags) or parameter.metavar
+    if parameter.flags and parameter.metavar:
+        shown += f" {parameter.metavar}"
     default = "" if parameter.default in (None, "", False) else str(parameter.default)
-    if parameter.needed:
-        default = "must be given"
+    if parameter.required:
+        default = "required"
     elif parameter.default is True:
         default = "on"
     more = " *(several)*" if parameter.several and "epeatable" not in parameter.about.help else ""
@@ -177,13 +177,13 @@ def _is_python(text: str) -> bool:
 
 def http_page() -> str:
     """Every route, as the server itself describes it at /docs."""
-    from pellucid.server.app import app_for
-    from pellucid.server.routes.reference import reference
+    from pellucid.server.app import build_app
+    from pellucid.server.routes.api_docs import api_docs
     from pellucid.server.settings import ServerSettings
 
     # Only described, never asked: so the routes need no models and no threads behind them.
-    service = SimpleNamespace(settings=ServerSettings(), metrics=None, log=None)
-    whole = reference(app_for(service).openapi())  # type: ignore[arg-type]
+    server = SimpleNamespace(settings=ServerSettings(), metrics=None, log=None)
+    whole = api_docs(build_app(server).openapi())  # type: ignore[arg-type]
     inner = whole.partition("<main>")[2].partition("<footer>")[0]
     inner = inner.partition("</p>")[2]  # the page brings its own heading and introduction
     inner = re.sub(r"<section><h2>(.*?)</h2>", r"\n\n## \1\n\n", inner).replace("</section>", "")

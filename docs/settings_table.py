@@ -1,6 +1,6 @@
-"""The tables of settings in training.md, made from the settings themselves.
+"""The tables of settings in training.md, generated from the settings themselves.
 
-`python -m docs.settings_table` writes them anew; a test says when they are stale.
+`python -m docs.settings_table` updates them; a test fails if they are out of date.
 """
 
 import types
@@ -16,6 +16,7 @@ from pellucid.config import (
     CleaningConfig,
     CorpusConfig,
     DataConfig,
+    DistillationConfig,
     EarlyStoppingConfig,
     ModelSection,
     Recipe,
@@ -37,14 +38,15 @@ SECTIONS: list[tuple[str, type[Settings]]] = [
     ("[batches]", BatchConfig),
     ("[model]", ModelSection),
     ("[training]", TrainingConfig),
+    ("[distillation]", DistillationConfig),
     ("[validation]", ValidationConfig),
-    ("[stopping]", EarlyStoppingConfig),
+    ("[early_stopping]", EarlyStoppingConfig),
     ("[checkpoints]", CheckpointConfig),
 ]
 
 
 def kind(annotation: Any) -> str:
-    """A type in the words of a recipe."""
+    """Return a type in words."""
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Literal:
         return ", ".join(f'"{choice}"' for choice in arguments)
@@ -60,10 +62,10 @@ def kind(annotation: Any) -> str:
 
 
 def default(field: FieldInfo) -> str:
-    """What holds if the recipe says nothing."""
+    """Return the default of a setting in words."""
     value = field.default
     if value is PydanticUndefined:
-        return "must be given"
+        return "required"
     if value is None:
         return "unset"
     if isinstance(value, bool):
@@ -76,9 +78,9 @@ def default(field: FieldInfo) -> str:
 
 
 def table(settings: type[Settings]) -> list[str]:
-    """One row for each setting; groups of settings have tables of their own."""
-    rows = ["| key | what | default |", "|---|---|---|"]
-    said_below = settings.help_texts()
+    """Return a row for each setting; settings inside settings have tables of their own."""
+    rows = ["| key | meaning | default |", "|---|---|---|"]
+    help_texts = settings.help_texts()
     fields = sorted(settings.model_fields.items(), key=lambda item: item[0] != "preset")
     for name, field in fields:
         inner = field.annotation
@@ -86,14 +88,14 @@ def table(settings: type[Settings]) -> list[str]:
             continue
         if get_origin(inner) is tuple and get_args(inner)[0] is CorpusConfig:
             continue
-        said = " ".join(said_below.get(name, "").split()).replace("|", "\\|")
-        rows.append(f"| `{name}` ({kind(inner)}) | {said} | {default(field)} |")
+        text = " ".join(help_texts.get(name, "").split()).replace("|", "\\|")
+        rows.append(f"| `{name}` ({kind(inner)}) | {text} | {default(field)} |")
     return rows
 
 
 def presets() -> str:
-    """What each preset stands for."""
-    keys = ["width", "feed_forward_width", "heads", "encoder_layers", "decoder_layers", "dropout"]
+    """Return the table of presets."""
+    keys = ["d_model", "d_ff", "num_heads", "encoder_layers", "decoder_layers", "dropout"]
     rows = [f"| preset | {' | '.join(keys)} |", "|---" * (len(keys) + 1) + "|"]
     for name in ModelSection.presets:
         section = ModelSection(preset=name)  # type: ignore[arg-type]
@@ -102,7 +104,7 @@ def presets() -> str:
 
 
 def tables() -> str:
-    """All of them, with headings."""
+    """Return the tables of all sections, with headings."""
     parts = []
     for heading, settings in SECTIONS:
         about = " ".join((settings.__doc__ or "").split()).replace("|", "\\|")
@@ -114,7 +116,7 @@ def tables() -> str:
 
 
 def updated(page: str) -> str:
-    """The page with its tables as they should be."""
+    """Return the page with its tables up to date."""
     before, _, rest = page.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}\n\n{tables()}\n\n{END}{after}"

@@ -75,12 +75,9 @@ def show_attention(console: Console, translator: Translator) -> None:
 
 def write_page(console: Console, translator: Translator) -> None:
     """The interactive panels for that sentence, in one file."""
-    from pellucid.inspection.command import run_look
+    from pellucid.inspection.command import look
 
-    run_look(
-        LOOKED_AT, PAGE, what="attention", kind="cross", layer="-1", head="mean", source="fr",
-        target="en", model=str(translator.bundle.folder), beam_size=4,
-    )  # fmt: skip
+    look(LOOKED_AT, PAGE, source="fr", target="en", model=str(translator.bundle.folder))
     console.print(
         f"\nEverything that happened inside is in [bold]{PAGE}[/bold]: open it in a browser."
     )

@@ -17,7 +17,7 @@ DIRECTIONS = ("fr-en", "en-fr")
 def random_model(vocab_size: int, **changes: Any) -> Transformer:
     """A model whose outputs are short nonsense, and that never writes special symbols."""
     torch.manual_seed(0)
-    settings = {"width": 32, "feed_forward_width": 48, "heads": 4, "output_bias": True}
+    settings = {"d_model": 32, "d_ff": 48, "num_heads": 4, "output_bias": True}
     settings |= {"encoder_layers": 2, "decoder_layers": 2, "vocab_size": vocab_size}
     model = Transformer(ModelConfig(**{**settings, **changes})).eval().requires_grad_(False)
     model.output.bias.normal_(std=0.2)

@@ -30,7 +30,7 @@ def config_of(shape: dict, folder: str) -> TrainConfig:
     for name in ("vocab", "source", "target"):
         with open(f"{folder}/{name}", "w", encoding="utf-8") as file:
             file.write("one\n")
-    width = shape["width"]
+    d_model = shape["d_model"]
     return TrainConfig(
         src_vocab=f"{folder}/vocab",
         tgt_vocab=f"{folder}/vocab",
@@ -46,10 +46,10 @@ def config_of(shape: dict, folder: str) -> TrainConfig:
             "gpu_ranks": [],
             "compute_dtype": "fp32",
             "optim": "adam",
-            "learning_rate": shape["rate"],
+            "learning_rate": shape["learning_rate"],
             "adam_beta2": 0.98,
             "max_grad_norm": 1.0,
-            "label_smoothing": shape["smoothing"],
+            "label_smoothing": shape["label_smoothing"],
             "dropout": [shape["dropout"]],
             "attention_dropout": [0.0],
             "dropout_steps": [0],
@@ -59,14 +59,14 @@ def config_of(shape: dict, folder: str) -> TrainConfig:
         model={
             "architecture": "transformer",
             "layers": shape["layers"],
-            "heads": shape["heads"],
-            "hidden_size": width,
-            "word_vec_size": width,
-            "transformer_ff": shape["feed_forward_width"],
+            "heads": shape["num_heads"],
+            "hidden_size": d_model,
+            "word_vec_size": d_model,
+            "transformer_ff": shape["d_ff"],
             "share_embeddings": True,
             "share_decoder_embeddings": True,
             "embeddings": {
-                "word_vec_size": width,
+                "word_vec_size": d_model,
                 "position_encoding_type": "SinusoidalInterleaved",
             },
         },

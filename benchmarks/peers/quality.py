@@ -1,7 +1,7 @@
 """Hugging Face's Marian learns by the classic recipe; runs in the peers' environment.
 
     python quality.py train FOLDER SHAPE THREADS MINUTES EVERY
-    python quality.py translate FOLDER SPLIT STEP BEAM THREADS
+    python quality.py translate FOLDER SPLIT STEP BEAM_SIZE THREADS
 
 FOLDER has train.npz and SPLIT.npz (see plain.py). Training writes weights-STEP.pt after each EVERY
 minutes of training, whose time does not count, and state.pt to go on from; minutes.json says how
@@ -20,12 +20,12 @@ from plain import batches_of, load_rows, padded
 from torch import nn
 from training import marian
 
-WARMUP, PEAK, TOKENS = 500, 1e-3, 1024
+WARMUP_STEPS, PEAK, MAX_TOKENS = 500, 1e-3, 1024
 
 
-def rate(step: int) -> float:
-    """Rises in a line, then falls with the square root of the step."""
-    return PEAK * min(step / WARMUP, math.sqrt(WARMUP / step))
+def learning_rate(step: int) -> float:
+    """Linear warm-up, then inverse square root."""
+    return PEAK * min(step / WARMUP_STEPS, math.sqrt(WARMUP_STEPS / step))
 
 
 def train(folder: Path, shape: dict, threads: int, minutes: float, every: float) -> None:
@@ -41,13 +41,19 @@ def train(folder: Path, shape: dict, threads: int, minutes: float, every: float)
         optimizer.load_state_dict(saved["optimizer"])
         place = saved["place"]
     while True:
-        batches = batches_of(rows, TOKENS, place["epoch"])
+        batches = batches_of(rows, MAX_TOKENS, place["epoch"])
         while place["batch"] < len(batches):
             if place["seconds"] >= 60 * minutes:
                 save(folder, model, optimizer, place)
                 return
             began = time.monotonic()
-            step(model, optimizer, batches[place["batch"]], shape["smoothing"], place["step"] + 1)
+            step(
+                model,
+                optimizer,
+                batches[place["batch"]],
+                shape["label_smoothing"],
+                place["step"] + 1,
+            )
             place["step"] += 1
             place["batch"] += 1
             place["seconds"] += time.monotonic() - began
@@ -56,9 +62,11 @@ def train(folder: Path, shape: dict, threads: int, minutes: float, every: float)
         place["epoch"], place["batch"] = place["epoch"] + 1, 0
 
 
-def step(model: nn.Module, optimizer: torch.optim.Optimizer, batch, smoothing: float, number: int):
+def step(
+    model: nn.Module, optimizer: torch.optim.Optimizer, batch, label_smoothing: float, number: int
+):
     for group in optimizer.param_groups:
-        group["lr"] = rate(number)
+        group["lr"] = learning_rate(number)
     torch.manual_seed(number)
     source, target, labels = (torch.from_numpy(array) for array in batch)
     optimizer.zero_grad(set_to_none=True)
@@ -67,7 +75,7 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer, batch, smoothing: f
         use_cache=False,
     ).logits  # fmt: skip
     loss = F.cross_entropy(
-        logits.flatten(0, 1), labels.flatten(), ignore_index=0, label_smoothing=smoothing
+        logits.flatten(0, 1), labels.flatten(), ignore_index=0, label_smoothing=label_smoothing
     )
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)

@@ -2,7 +2,8 @@
 
     python training.py marian|torch|eole SHAPE BATCHES THREADS
 
-SHAPE: JSON with vocab_size, width, feed_forward_width, heads, layers, dropout, smoothing, rate.
+SHAPE: JSON with vocab_size, d_model, d_ff, num_heads, layers, dropout, label_smoothing and
+learning_rate.
 BATCHES: an npz file with source, target_in and target_out of each batch, padded with 0.
 Each question is {"batches": [numbers]}: forward, loss, backward, clip and Adam for each of them.
 """
@@ -28,11 +29,11 @@ def marian(shape: dict) -> nn.Module:
     return MarianMTModel(
         MarianConfig(
             vocab_size=shape["vocab_size"],
-            d_model=shape["width"],
-            encoder_ffn_dim=shape["feed_forward_width"],
-            decoder_ffn_dim=shape["feed_forward_width"],
-            encoder_attention_heads=shape["heads"],
-            decoder_attention_heads=shape["heads"],
+            d_model=shape["d_model"],
+            encoder_ffn_dim=shape["d_ff"],
+            decoder_ffn_dim=shape["d_ff"],
+            encoder_attention_heads=shape["num_heads"],
+            decoder_attention_heads=shape["num_heads"],
             encoder_layers=shape["layers"],
             decoder_layers=shape["layers"],
             activation_function="relu",
@@ -55,16 +56,16 @@ class TorchTransformer(nn.Module):
 
     def __init__(self, shape: dict) -> None:
         super().__init__()
-        width = shape["width"]
-        self.scale = math.sqrt(width)
-        self.tokens = nn.Embedding(shape["vocab_size"], width)
-        nn.init.normal_(self.tokens.weight, std=width**-0.5)
-        angles = torch.arange(1024)[:, None] / 10000 ** (torch.arange(0, width, 2) / width)
+        d_model = shape["d_model"]
+        self.scale = math.sqrt(d_model)
+        self.tokens = nn.Embedding(shape["vocab_size"], d_model)
+        nn.init.normal_(self.tokens.weight, std=d_model**-0.5)
+        angles = torch.arange(1024)[:, None] / 10000 ** (torch.arange(0, d_model, 2) / d_model)
         table = torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)
         self.register_buffer("table", table, persistent=False)
         self.dropout = nn.Dropout(shape["dropout"])
         self.inner = nn.Transformer(
-            width, shape["heads"], shape["layers"], shape["layers"], shape["feed_forward_width"],
+            d_model, shape["num_heads"], shape["layers"], shape["layers"], shape["d_ff"],
             dropout=shape["dropout"], batch_first=True,
         )  # fmt: skip
         for layer in [*self.inner.encoder.layers, *self.inner.decoder.layers]:
@@ -72,7 +73,7 @@ class TorchTransformer(nn.Module):
             layer.dropout.p = layer.self_attn.dropout = 0.0
             if hasattr(layer, "multihead_attn"):
                 layer.multihead_attn.dropout = 0.0
-        self.output = nn.Linear(width, shape["vocab_size"], bias=False)
+        self.output = nn.Linear(d_model, shape["vocab_size"], bias=False)
         self.output.weight = self.tokens.weight
 
     def embed(self, ids: Tensor) -> Tensor:
@@ -108,7 +109,10 @@ def step(kind: str, model: nn.Module, optimizer: torch.optim.Optimizer, shape: d
     optimizer.zero_grad(set_to_none=True)
     logits = logits_of(kind, model, source, target)
     loss = F.cross_entropy(
-        logits.flatten(0, 1), labels.flatten(), ignore_index=0, label_smoothing=shape["smoothing"]
+        logits.flatten(0, 1),
+        labels.flatten(),
+        ignore_index=0,
+        label_smoothing=shape["label_smoothing"],
     )
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -132,7 +136,7 @@ def main() -> None:
     else:
         model = (marian if kind == "marian" else TorchTransformer)(shape).train()
         optimizer = torch.optim.Adam(
-            model.parameters(), lr=shape["rate"], betas=(0.9, 0.98), eps=1e-9, fused=True
+            model.parameters(), lr=shape["learning_rate"], betas=(0.9, 0.98), eps=1e-9, fused=True
         )
         one_step = partial(step, kind, model, optimizer, shape)
     parameters = sum(p.numel() for p in model.parameters() if p.requires_grad)

@@ -47,11 +47,11 @@ def main() -> None:
     config = ModelConfig.preset(
         "tiny",
         vocab_size=16,
-        width=WIDTH,
-        feed_forward_width=INNER,
-        heads=HEADS,
+        d_model=WIDTH,
+        d_ff=INNER,
+        num_heads=HEADS,
         encoder_layers=1,
-        positions="none",
+        position_encoding="none",
     )
     layer = EncoderOnly(config).eval().encoder
     lstm = nn.LSTM(WIDTH, WIDTH, batch_first=True).eval()

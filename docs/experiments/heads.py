@@ -3,7 +3,7 @@
 python -m docs.experiments.heads
 """
 
-from docs.experiments.results import save, share, smooth, trained, unseen
+from docs.experiments.results import held_out, save, share, smooth, trained
 from examples.toy import TASKS, translate
 from pellucid.drawing.svg import Curve, line_chart
 
@@ -12,11 +12,11 @@ HEADS = (1, 2, 4, 8)
 
 
 def main() -> None:
-    task, sequences = TASKS["reverse"], unseen()
+    task, sequences = TASKS["reverse"], held_out()
     curves, numbers = [], {}
     for place, heads in enumerate(HEADS):
         model, losses = trained(
-            task, steps=STEPS, seed=SEED, heads=heads, encoder_layers=1, decoder_layers=1
+            task, steps=STEPS, seed=SEED, num_heads=heads, encoder_layers=1, decoder_layers=1
         )
         right = share(translate(model, sequences), lambda at: task(sequences[at]))
         numbers[heads] = {"last_20_losses": sum(losses[-20:]) / 20, "right": right}

@@ -24,7 +24,7 @@ def main() -> None:
     task = TASKS["reverse"]
     numbers, curves = {}, []
     for place, kind in enumerate(KINDS):
-        model, losses = trained(task, steps=STEPS, seed=SEED, positions=kind)
+        model, losses = trained(task, steps=STEPS, seed=SEED, position_encoding=kind)
         found = {length: tokens_right(model, task, of_length(length)) for length in LENGTHS}
         numbers[kind] = {"last_20_losses": sum(losses[-20:]) / 20, "tokens_right": found}
         points = [(float(length), 100 * right) for length, right in found.items()]

@@ -3,7 +3,7 @@
 python -m docs.experiments.no_positions
 """
 
-from docs.experiments.results import save, share, trained, unseen
+from docs.experiments.results import held_out, save, share, trained
 from examples.toy import TASKS, translate
 from pellucid.drawing.bars import Series, bar_chart
 
@@ -13,13 +13,13 @@ NAMES = ("reverse", "sort")
 
 
 def main() -> None:
-    rows = unseen()
+    rows = held_out()
     numbers: dict[str, dict[str, dict[str, float]]] = {}
     for name in NAMES:
         task = TASKS[name]
         numbers[name] = {}
         for kind in KINDS:
-            model, losses = trained(task, steps=STEPS, seed=SEED, positions=kind)
+            model, losses = trained(task, steps=STEPS, seed=SEED, position_encoding=kind)
             found = translate(model, rows)
             bags = [sorted(one) for one in found]
             numbers[name][kind] = {

@@ -35,9 +35,9 @@ SETTINGS = [
 ]
 
 
-def losses(norm: str, warm_up: int, seed: int, folder: Path) -> list[float]:
+def losses(norm: str, warmup_steps: int, seed: int, folder: Path) -> list[float]:
     """The training loss of each step of one run."""
-    own = [f"model.norm={norm}", f"training.warmup_steps={warm_up}", f"training.seed={seed}"]
+    own = [f"model.norm={norm}", f"training.warmup_steps={warmup_steps}", f"training.seed={seed}"]
     pellucid.train(TOY, folder=folder, overrides=[*SETTINGS, *own], quiet=True)
     return [line["loss"] for line in read_metrics(folder) if line["kind"] == "step"]
 
@@ -48,12 +48,12 @@ def main() -> None:
     rows, curves, numbers = [], [], {}
     with tempfile.TemporaryDirectory() as place:
         for norm in ("post", "pre"):
-            for warm_up in (0, 40):
-                found = losses(norm, warm_up, seed, Path(place) / f"{norm}-{warm_up}")
+            for warmup_steps in (0, 40):
+                found = losses(norm, warmup_steps, seed, Path(place) / f"{norm}-{warmup_steps}")
                 parts = (found[:20], found[60:80], found[140:])
                 means = [f"{statistics.mean(part):.2f}" for part in parts]
-                rows.append([norm, warm_up or "none", *means])
-                name = f"{norm}, {warm_up}"
+                rows.append([norm, warmup_steps or "none", *means])
+                name = f"{norm}, {warmup_steps}"
                 curves.append(Curve(name, smooth(found), len(curves) + 1))
                 numbers[name] = found
                 print(*rows[-1], flush=True)

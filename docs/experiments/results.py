@@ -51,7 +51,7 @@ def save(
 
 
 def trained(
-    task: Task, *, steps: int, seed: int, batch: int = 48, **changes: object
+    task: Task, *, steps: int, seed: int, batch_size: int = 48, **changes: object
 ) -> tuple[Transformer, list[float]]:
     """A toy model that has learned a task for so many steps, and the loss of each step."""
     torch.set_num_threads(1)
@@ -62,16 +62,17 @@ def trained(
         model,
         task,
         steps=steps,
-        batch=batch,
-        warm_up=steps // 6,
-        unseen=unseen(),
+        batch_size=batch_size,
+        warmup_steps=steps // 6,
+        max_grad_norm=float("inf"),  # no clipping: the numbers of the page were made without
+        held_out=held_out(),
         seed=seed,
-        watch=lambda step, loss: losses.append(loss),
+        on_step=lambda step, loss: losses.append(loss),
     )
     return model, losses
 
 
-def unseen(count: int = 200) -> list[list[int]]:
+def held_out(count: int = 200) -> list[list[int]]:
     """Sequences of four to eight digits that no run learns from."""
     drawn = examples(2 * count, torch.Generator().manual_seed(99))
     return [row for row in drawn if len(row) > 3][:count]

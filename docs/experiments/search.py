@@ -9,7 +9,7 @@ with it is far less probable than the copy.
 
 import random
 
-from docs.experiments.results import save, trained, unseen
+from docs.experiments.results import held_out, save, trained
 from examples.toy import END, PAD, START, TASKS, Task
 from pellucid.decoding import DecodingOptions, SpecialIds
 from pellucid.decoding.torch.engine import run
@@ -62,7 +62,7 @@ def compared(
 
 
 def main() -> None:
-    rows = unseen(100)
+    rows = held_out(100)
     model, _ = trained(trap(random.Random(SEED)), steps=TRAP_STEPS, seed=SEED)
     numbers = {"trap": compared(searched(model, rows), [[ZERO, *row] for row in rows])}
     print(numbers, flush=True)

@@ -1,6 +1,6 @@
 """Pellucid: a Transformer you can train, use, serve and see through.
 
-Nothing heavy is imported here; each room is imported by who needs it.
+Nothing heavy is imported here; `load` and `Translator` are imported when they are first used.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ def train(
     overrides: Sequence[str] = (),
     quiet: bool = False,
 ) -> Path:
-    """Train a model as a recipe says; the folder of the finished model (its bundle).
+    """Train a model from a recipe; return the folder of the trained model (its bundle).
 
-    recipe: a recipe's TOML file, a `Recipe`, or the folder of a run to go on with. folder: where
-    the run keeps its files; by default runs/ and the name of the recipe's file. resume: go on
-    from the last checkpoint, if there is one. overrides: settings to change, each
-    "section.key=value". quiet: show nothing.
+    recipe: a recipe's TOML file, a `Recipe`, or the folder of a run to resume. folder: folder of
+    the run; by default runs/ and the name of the recipe's file. resume: resume from the last
+    checkpoint, if there is one. overrides: settings to change, each "section.key=value". quiet:
+    print nothing.
     """
     from rich.console import Console
 
@@ -44,7 +44,7 @@ _FROM_TRANSLATOR = ("Translator", "load")
 
 
 def __getattr__(name: str) -> Any:
-    """`pellucid.load` and its like, imported when they are first used."""
+    """Import `pellucid.load` and `pellucid.Translator` when they are first used."""
     if name in _FROM_TRANSLATOR:
         from pellucid import translator
 

@@ -7,17 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from pellucid.bulk.job import Job, Options
+from pellucid.bulk.job import Job, JobOptions
+from pellucid.bulk.locations import Location
 from pellucid.bulk.messages import Answer
-from pellucid.bulk.places import Location
-from pellucid.bulk.run_job import Summary, answers_here, run, survey
+from pellucid.bulk.run_job import Summary, answers_locally, run_job, survey
 from pellucid.bundle import Bundle
 from pellucid.translator import Translator
 from tests.made_up import pairs
 
 
 def sentences(count: int, seed: int = 3) -> list[str]:
-    """Made-up French sentences, some of them with what makes lines difficult."""
+    """Outcome-up French sentences, some of them with what makes lines difficult."""
     made = [french for _, french in pairs(count, seed)]
     for place, odd in enumerate(
         ["", "42", "\u2028 le phare", "une\tcarte\r", "https://a.example/b"]
@@ -41,9 +41,9 @@ def write_json(path: Path, texts: list[Any]) -> Path:
 
 def job_for(bundle: Bundle, output: str | Path | Location, **changes: Any) -> Job:
     """A job with small parts: windows of 32, 64, 128 lines and so on."""
-    options = {"source": "fr", "target": "en", "beam": 1, "part_rows": 1, **changes}
+    options = {"source": "fr", "target": "en", "beam_size": 1, "part_rows": 1, **changes}
     place = output if isinstance(output, Location) else Location.of(str(output))
-    return Job(place, Options(bundle.fingerprint, **options))
+    return Job(place, JobOptions(bundle.fingerprint, **options))
 
 
 def first_few(answers: Iterator[Answer], count: int) -> Iterator[Answer]:
@@ -58,9 +58,9 @@ def in_one_process(
     job: Job, translator: Translator, *patterns: object, stop: int | None = None
 ) -> Summary:
     todo, done = survey(job, [str(pattern) for pattern in patterns])
-    answers = answers_here(job, todo, translator)
+    answers = answers_locally(job, todo, translator)
     said = answers if stop is None else first_few(answers, stop)
-    return run(job, todo, done, said, lambda _: None)
+    return run_job(job, todo, done, said, lambda _: None)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

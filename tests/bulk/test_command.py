@@ -13,7 +13,7 @@ from pellucid.bundle import Bundle
 from pellucid.cli import main as cli
 from pellucid.errors import InputError
 from pellucid.translator import Translator
-from tests.cluster.files import sentences, write_json, write_text
+from tests.bulk.files import sentences, write_json, write_text
 
 
 def bulk(bundle: Bundle, *arguments: object) -> None:
@@ -27,7 +27,7 @@ def test_bulk(
     texts = sentences(50)
     texts[3] = "\ud800"
     source, out = write_json(tmp_path / "a.jsonl", texts), tmp_path / "out"
-    bulk(bundle, "--input", source, "-o", out, "--beam", 1, "--into", "english", "--to", "en")
+    bulk(bundle, "--input", source, "-o", out, "--beam-size", 1, "--into", "english", "--to", "en")
     said = capfd.readouterr()
     assert said.out == ""
     lines = said.err.splitlines()
@@ -35,8 +35,8 @@ def test_bulk(
     assert lines[-1].endswith("that are not Unicode (now U+FFFD): 1")
     rows = [json.loads(line) for line in (out / "a.jsonl").open()]
     assert [row["text"] for row in rows] == texts
-    assert rows[1]["english"] == translator(texts[1], beam=1)
-    bulk(bundle, "--input", source, "-o", out, "--beam", 1, "--into", "english", "--json")
+    assert rows[1]["english"] == translator(texts[1], beam_size=1)
+    bulk(bundle, "--input", source, "-o", out, "--beam-size", 1, "--into", "english", "--json")
     told = json.loads(capfd.readouterr().out)
     assert (told["rows"], told["files_finished_before"], told["this_run"]["rows"]) == (50, 1, 0)
     assert told["failures"] == {}
@@ -66,8 +66,8 @@ def test_mistakes(bundle: Bundle, tmp_path: Path, arguments: list[str], said: st
 def test_plain_translation_needs_none_of_it(bundle: Bundle) -> None:
     heavy = {"ray", "pandas", "pyarrow", "fsspec", "pellucid.bulk"}
     code = (
-        "import sys; from pellucid import cli\n"
-        f"cli.app(['translate', '--model', {str(bundle.folder)!r}, '42'])\n"
+        "import sys; from pellucid.cli.main import app\n"
+        f"app(['translate', '--model', {str(bundle.folder)!r}, '42'])\n"
         f"sys.exit(str({heavy} & set(sys.modules) or ''))"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

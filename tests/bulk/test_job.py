@@ -1,4 +1,4 @@
-"""Promise 32 in one process: exactly once, in order, resumable; a bad row ends nothing."""
+"""Bulk translation in one process: exactly once, in order, resumable; a bad row stops nothing."""
 
 from __future__ import annotations
 
@@ -17,16 +17,15 @@ import pytest
 from pyarrow.fs import LocalFileSystem, SubTreeFileSystem
 
 from pellucid.bulk.job import Job
+from pellucid.bulk.locations import Location
 from pellucid.bulk.messages import messages
 from pellucid.bulk.parts import Part
-from pellucid.bulk.places import Location
 from pellucid.bulk.run_job import survey
 from pellucid.bulk.worker import TRIES, Worker
 from pellucid.bundle import Bundle
 from pellucid.errors import InputError, PellucidError
 from pellucid.translator import Translator
-from tests.bundles import write_bundle
-from tests.cluster.files import (
+from tests.bulk.files import (
     contents,
     in_one_process,
     job_for,
@@ -34,6 +33,7 @@ from tests.cluster.files import (
     write_json,
     write_text,
 )
+from tests.bundles import write_bundle
 
 
 class Moody:
@@ -95,7 +95,7 @@ def test_what_is_done_is_never_done_again(
     assert summary.counts["rows"] == 220
     again = in_one_process(job, moody, tmp_path / "*.gz")
     assert len(moody.lines) == 220
-    assert (again.rows, again.here_before, again.counts) == (0, 2, summary.counts)
+    assert (again.rows, again.finished_before, again.counts) == (0, 2, summary.counts)
     whole = job_for(bundle, tmp_path / "whole")
     in_one_process(whole, translator, tmp_path / "*.gz")
     assert contents(tmp_path / "out") == contents(tmp_path / "whole")
@@ -123,9 +123,9 @@ def test_another_job_is_refused(bundle: Bundle, translator: Translator, tmp_path
     out = tmp_path / "out"
     with pytest.raises(KeyboardInterrupt):
         in_one_process(job_for(bundle, out), translator, source, stop=1)
-    other = write_bundle(tmp_path / "other", width=16)
+    other = write_bundle(tmp_path / "other", d_model=16)
     for changed, said in [
-        (job_for(bundle, out, beam=2), r"another beam \(1, now 2\)"),
+        (job_for(bundle, out, beam_size=2), r"another beam_size \(1, now 2\)"),
         (job_for(other, out), "another model"),
         (job_for(bundle, out, into="new"), "another into"),
     ]:
@@ -149,7 +149,7 @@ def test_another_input_is_refused(bundle: Bundle, translator: Translator, tmp_pa
             with pytest.raises(InputError, match="has changed since"):
                 in_one_process(job, translator, source)
         write_text(source, texts)  # with another time, and the same content
-    assert in_one_process(job, translator, source).here_before == 1
+    assert in_one_process(job, translator, source).finished_before == 1
     write_text(tmp_path / "b.txt", texts[:30])  # more files may come
     assert in_one_process(job, translator, tmp_path / "*.txt").rows == 30
 
@@ -209,7 +209,7 @@ def test_a_file_that_cannot_be_read_does_not_stop_the_others(
     assert set(contents(tmp_path / "out")) == {"b.txt"}
     (tmp_path / "in" / "a.txt.gz").write_bytes(good)
     summary = in_one_process(job, translator, tmp_path / "in")
-    assert (summary.files, summary.here_before) == (2, 1)
+    assert (summary.files, summary.finished_before) == (2, 1)
 
 
 def _work(job: Job, wanted: Any, translator: Any) -> None:

@@ -1,4 +1,4 @@
-"""Promise 32 on Ray: workers are killed at random, and nothing is lost, doubled or different."""
+"""Bulk translation on Ray: workers are killed at random; nothing is lost, doubled or changed."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ import pytest
 
 from pellucid.bulk import on_ray
 from pellucid.bulk.job import COUNTS
-from pellucid.bulk.run_job import run, survey
+from pellucid.bulk.run_job import run_job, survey
 from pellucid.bundle import Bundle
 from pellucid.translator import Translator, load
-from tests.cluster.files import contents, in_one_process, job_for, sentences, write_json, write_text
+from tests.bulk.files import contents, in_one_process, job_for, sentences, write_json, write_text
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_workers_killed_at_random(bundle: Bundle, translator: Translator, tmp_pa
     killer.start()
     try:
         said = on_ray.answers(job, todo, bundle, (2, 2), send=False)
-        summary = run(job, todo, done, said, lambda _: None, on_ray.assemble_there)
+        summary = run_job(job, todo, done, said, lambda _: None, on_ray.assemble_remotely)
     finally:
         stop.set()
         killer.join()
@@ -86,12 +86,12 @@ def test_the_model_travels(
 ) -> None:
     """A machine that lacks the model writes it from what was sent, once."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    sent = on_ray._sent(bundle)
-    folder = on_ray._received(str(tmp_path / "nowhere"), bundle.fingerprint, sent)
+    sent = on_ray._send(bundle)
+    folder = on_ray._receive(str(tmp_path / "nowhere"), bundle.fingerprint, sent)
     assert tmp_path in folder.parents
     assert load(folder, threads=1)("le phare") == translator("le phare")
-    assert on_ray._received(str(tmp_path / "nowhere"), bundle.fingerprint, []) == folder
-    assert on_ray._received(str(bundle.folder), bundle.fingerprint, sent) == bundle.folder
+    assert on_ray._receive(str(tmp_path / "nowhere"), bundle.fingerprint, []) == folder
+    assert on_ray._receive(str(bundle.folder), bundle.fingerprint, sent) == bundle.folder
 
 
 def test_ctrl_c(bundle: Bundle, tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_ctrl_c(bundle: Bundle, tmp_path: Path) -> None:
     source, out = write_text(tmp_path / "a.txt", sentences(6000)), tmp_path / "out"
     command = [
         sys.executable, "-m", "pellucid", "translate", "--input", str(source), "-o", str(out),
-        "--model", str(bundle.folder), "--beam", "1", "--cluster", "local", "--workers", "1",
+        "--model", str(bundle.folder), "--beam-size", "1", "--cluster", "local", "--workers", "1",
     ]  # fmt: skip
 
     def hear() -> None:  # a shell that starts the tests in the background has SIGINT ignored
@@ -115,6 +115,6 @@ def test_ctrl_c(bundle: Bundle, tmp_path: Path) -> None:
         finally:
             process.kill()
     assert process.returncode == 130, said
-    assert "the same command goes on from here" in said
+    assert "the same command resumes it" in said
     assert said.count("\n") == 1
     assert not (out / "a.txt").exists()

@@ -16,9 +16,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pellucid.bulk import parts as parts_module
+from pellucid.bulk.locations import Location, find_inputs
 from pellucid.bulk.parts import Part, kind_of, read_parts
-from pellucid.bulk.places import Location, find_inputs
-from pellucid.bulk.rows import Failure, open_rows
+from pellucid.bulk.rows import RowFailure, open_rows
 from pellucid.errors import InputError, PellucidError
 
 LINE = st.binary(max_size=12).map(lambda data: data.replace(b"\n", b""))
@@ -69,7 +69,7 @@ def test_a_line_that_is_too_long_is_a_failure(
     path.write_bytes(b"un\n" + b"x" * 5000 + b"\ndeux\n" + b"y" * 1001)
     (part,) = cut(path)
     rows = open_rows(part, "text", None)
-    assert [isinstance(text, Failure) for text in rows.texts] == [False, True, False, True]
+    assert [isinstance(text, RowFailure) for text in rows.texts] == [False, True, False, True]
     assert rows.rebuilt(rows.texts) == b"un\n\ndeux\n"
     assert rows.shown(1) == "x" * 200
 
@@ -116,8 +116,8 @@ def test_of_json_only_the_text_changes(
     rows = open_rows(Part("a.jsonl", 0, 0, 32, payload=payload), "text", into)
     (text,) = rows.texts
     if not isinstance(row.get("text"), str):
-        assert isinstance(text, Failure) or ("text" in row and text is None)
-        assert rows.rebuilt([text]) == (b"" if isinstance(text, Failure) else payload)
+        assert isinstance(text, RowFailure) or ("text" in row and text is None)
+        assert rows.rebuilt([text]) == (b"" if isinstance(text, RowFailure) else payload)
         return
     assert json.dumps(text) == json.dumps(row["text"]) or rows.invalid == 1
     place = into or "text"
@@ -152,7 +152,7 @@ def test_of_json_only_the_text_changes(
 def test_rows_of_json_that_fail(line: bytes, kind: str) -> None:
     rows = open_rows(Part("a.jsonl", 0, 0, 32, payload=line), "text", None)
     (failure,) = rows.texts
-    assert isinstance(failure, Failure)
+    assert isinstance(failure, RowFailure)
     assert (failure.kind, bool(failure.reason)) == (kind, True)
     assert rows.shown(0).encode("utf-8", "surrogateescape") == line
 
@@ -193,7 +193,7 @@ def test_a_table_keeps_its_schema(tmp_path: Path, column: str) -> None:
     assert table.schema.equals(before.schema, check_metadata=True)
     assert table.column(column).to_pylist() == made
     assert table.drop_columns([column]).equals(before.drop_columns([column]))
-    without = pq.read_table(io.BytesIO(rows.rebuilt(["one", Failure("x", "y"), "three"])))
+    without = pq.read_table(io.BytesIO(rows.rebuilt(["one", RowFailure("x", "y"), "three"])))
     assert without.column("id").to_pylist() == [1, None]
     assert json.loads(json.dumps(rows.shown(1), default=str))["text"] is None
 

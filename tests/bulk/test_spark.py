@@ -17,7 +17,7 @@ from pellucid.bulk import spark_translate
 from pellucid.bundle import Bundle
 from pellucid.errors import InputError
 from pellucid.translator import Translator
-from tests.cluster.files import sentences
+from tests.bulk.files import sentences
 
 
 def frames() -> Iterator[pd.DataFrame]:
@@ -75,7 +75,7 @@ frame = spark.createDataFrame([(i, f"le phare {i}" if i else None) for i in rang
                               "id long, text string").repartition(2)
 schema = "id long, text string, english string, why string"
 for model in (folder, added):
-    translate = spark_translate(model, column="text", into="english", reason="why", beam=1)
+    translate = spark_translate(model, column="text", into="english", reason="why", beam_size=1)
     for row in sorted(frame.mapInPandas(translate, schema).collect()):
         print(row.id, row.text, row.english, row.why, sep="\\t")
 spark.stop()
@@ -96,6 +96,6 @@ def test_with_spark(bundle: Bundle, translator: Translator, tmp_path: Path) -> N
     assert run.returncode == 0, run.stderr[-3000:]
     rows = [line.split("\t") for line in run.stdout.splitlines()]
     expected = [["0", "None", "None", "None"]]
-    expected += [[str(i), f"le phare {i}", translator(f"le phare {i}", beam=1), "None"]
+    expected += [[str(i), f"le phare {i}", translator(f"le phare {i}", beam_size=1), "None"]
                  for i in range(1, 40)]  # fmt: skip
     assert rows == expected * 2

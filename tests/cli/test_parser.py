@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import pytest
 
 from pellucid.cli.main import app as pellucid
-from pellucid.cli.parser import Argument, Commands, Option, parameters_of
+from pellucid.cli.parser import Commands, parameters_of
+from pellucid.console.options import Argument, Option
 from pellucid.errors import InputError
 
 seen: dict[str, Any] = {}
@@ -79,7 +82,7 @@ def test_the_longest_name_wins() -> None:
         (["paint", "--col", "blue"], r"no option --col"),
         (["paint", "over", "x"], r"--with is missing \(see tool paint over --help\)"),
         (["paint", "over", "--with", "x"], r"THING is missing"),
-        (["paint", "over", "x", "y", "--with", "x"], r"'y' is one word too many"),
+        (["paint", "over", "x", "y", "--with", "x"], r"'y' is one argument too many"),
     ],
 )
 def test_mistakes(words: list[str], message: str) -> None:
@@ -108,13 +111,40 @@ def test_nothing_is_a_question(capsys: pytest.CaptureFixture[str]) -> None:
     assert "Commands:" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("name", pellucid.cli.parser)
+@pytest.mark.parametrize("name", pellucid.summaries)
 def test_every_command_of_ours_explains_itself(
     name: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert pellucid.cli.parser[name].__doc__
-    for parameter in parameters_of(pellucid.cli.parser[name]):
+    function = pellucid.function(name)
+    assert (function.__doc__ or "").split("\n")[0] == pellucid.summaries[name]
+    for parameter in parameters_of(function):
         assert parameter.about.help, (name, parameter.name)
     with pytest.raises(SystemExit):
         pellucid([*name.split(), "--help"])
     assert f"usage: pellucid {name}" in capsys.readouterr().out
+
+
+def test_the_help_imports_no_room() -> None:
+    code = (
+        "import sys; from pellucid.cli.main import app; app(['--help'])\n"
+        "rooms = {m.split('.')[1] for m in sys.modules if m.startswith('pellucid.')}\n"
+        "print(rooms - {'cli', 'console', 'errors'}, file=sys.stderr)\n"
+        "heavy = {'torch', 'pydantic', 'fastapi', 'ctranslate2', 'numpy', 'rich'}\n"
+        "print(heavy & set(sys.modules), file=sys.stderr)"
+    )
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stderr.split() == ["set()", "set()"]
+
+
+@pytest.mark.parametrize(
+    ("words", "new"),
+    [
+        (["translate", "--beam", "4", "x"], "--beam-size"),
+        (["look", "x", "-o", "x.svg", "--beam", "4"], "--beam-size"),
+        (["evaluate", "m", "--beam", "4"], "--beam-size"),
+        (["serve", "--characters", "9"], "--char-limit"),
+    ],
+)
+def test_an_old_option_names_the_new_one(words: list[str], new: str) -> None:
+    with pytest.raises(InputError, match=f"has no option --.*{new}"):
+        pellucid(words)

@@ -61,7 +61,7 @@ def test_a_path_in_an_override_is_relative_to_the_caller(
 def test_the_model_starts_from_its_preset(path: Path) -> None:
     recipe = load_recipe(path, ["model.norm=pre"])
     config = recipe.model.config(vocab_size=50)
-    wanted = ModelConfig.preset("tiny", vocab_size=50, width=100, norm="pre")
+    wanted = ModelConfig.preset("tiny", vocab_size=50, d_model=100, norm="pre")
     assert config.model_dump() == wanted.model_dump()
 
 
@@ -114,11 +114,11 @@ WRONG = [
     ("training.steps.x=3", ["training.steps is a single value"]),
     ("data.train.7.path=x", ["data.train is a list of 1"]),
     ("model.vocab_size=3", ["unknown setting 'vocab_size'"]),
-    ("model.num_heads=3", ["heads = 3", "width = 100"]),
+    ("model.num_heads=3", ["num_heads = 3", "d_model = 100"]),
     ("training.schedule=noma", ["'noma'", "'noam'"]),
-    ("training.result=ema", ["needs ema"]),
-    ("training.result=average", ["needs average"]),
-    ("training.init_interpolation=0.5", ["keep_start", "start_from", "leave it out"]),
+    ("training.result=ema", ["needs ema_decay"]),
+    ("training.result=average", ["needs average_checkpoints"]),
+    ("training.init_interpolation=0.5", ["init_interpolation", "init_from", "leave it out"]),
     ("training.betas=[1.0, 0.9]", ["betas", "below 1"]),
     ("training.device=gpu", ["device"]),
     ("early_stopping.metric=ter", ["'loss', 'bleu' or 'chrf'"]),
@@ -137,7 +137,7 @@ def test_a_mistake_gets_one_clear_line(override: str, words: list[str], path: Pa
         assert word in message, message
 
 
-def test_no_end_and_nothing_to_be_judged_on(path: Path) -> None:
+def test_no_end_and_no_validation_data(path: Path) -> None:
     text = TEXT.replace("steps = 5", "seed = 5")
     path.write_text(text)
     with pytest.raises(ConfigError, match="set steps, epochs or minutes"):

@@ -37,7 +37,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> PreparedData:
 
 
 def digest(batches: list[Batch]) -> str:
-    """A hash of what is in some batches."""
+    """Return a hash of the content of some batches."""
     total = hashlib.sha256()
     for batch in batches:
         for array in (batch.source, batch.target_in, batch.target_out, batch.pairs):
@@ -50,7 +50,7 @@ GOLDEN_ORDER = "ba16db89bab097a7"
 
 
 def outline(batches: list[Batch]) -> str:
-    """A hash of which pairs stand where, and how long they are."""
+    """Return a hash of the order and the lengths of the pairs."""
     rows = [(b.index, b.pairs.tolist(), b.directions.tolist(), b.source.shape) for b in batches]
     return hashlib.sha256(repr(rows).encode()).hexdigest()[:16]
 
@@ -68,8 +68,8 @@ def test_golden_batches_on_one_and_two_processes(tmp_path: Path) -> None:
     in_turn = [batch for step in zip(*ranks, strict=True) for batch in step]
     assert outline(in_turn[:20]) == GOLDEN_ORDER
     code = (
-        "import sys; from pathlib import Path; from tests.unit.test_batches import *\n"
-        "prepared = Prepared.open(sys.argv[1])\n"
+        "import sys; from pathlib import Path; from tests.data.test_batches import *\n"
+        "prepared = PreparedData.open(sys.argv[1])\n"
         "batches = Batches(prepared, PLAIN, seed=7, rank=int(sys.argv[2]), world=2)\n"
         "print(digest(list(batches.epoch(1))))"
     )
@@ -118,7 +118,7 @@ def test_little_padding(prepared: PreparedData) -> None:
 def test_prefetching_changes_nothing(few: PreparedData, sampling: float | None) -> None:
     expected = None
     for prefetch in (0, 1, 16):
-        config = PLAIN.changed(prefetch=prefetch, subword_sampling=sampling)
+        config = PLAIN.changed(prefetch=prefetch, subword_regularization=sampling)
         stream = Batches(few, config, seed=3).stream()
         made = digest([next(stream) for _ in range(50)])  # more than an epoch
         stream.close()
@@ -147,7 +147,7 @@ def test_the_background_thread_ends_with_its_reader(prepared: PreparedData) -> N
 def test_a_program_can_end_in_the_middle_of_an_epoch(prepared: PreparedData) -> None:
     code = (
         "import sys; from pellucid.data.batches import *\n"
-        "reader = Batches(Prepared.open(sys.argv[1]), BatchConfig(tokens=400)).stream()\n"
+        "reader = Batches(PreparedData.open(sys.argv[1]), BatchConfig(max_tokens=400)).stream()\n"
         "print(len(next(reader)) > 0)"
     )
     command = [sys.executable, "-c", code, str(prepared.folder)]
@@ -159,14 +159,14 @@ def test_what_goes_wrong_in_the_background_is_raised(
     prepared: PreparedData, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches = Batches(prepared, PLAIN.changed(prefetch=2))
-    monkeypatch.setattr(batches, "_gathered", lambda *_: 1 / 0)
+    monkeypatch.setattr(batches, "_stored_ids", lambda *_: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         next(batches.epoch(0))
 
 
 def test_a_reader_that_works_never_waits(few: PreparedData) -> None:
     """What a step waits for is less than what making a batch takes."""
-    slow = Batches(few, PLAIN.changed(prefetch=8, subword_sampling=0.2))
+    slow = Batches(few, PLAIN.changed(prefetch=8, subword_regularization=0.2))
     waits, reader = [], slow.epoch(0)
     next(reader)
     for _ in range(10):
@@ -179,7 +179,7 @@ def test_a_reader_that_works_never_waits(few: PreparedData) -> None:
 
 
 def test_sampling_keeps_text_and_budget(few: PreparedData) -> None:
-    config = PLAIN.changed(subword_sampling=0.1)
+    config = PLAIN.changed(subword_regularization=0.1)
     plain = {(int(p), int(d)) for b in Batches(few, PLAIN).epoch(0) for p, d in
              zip(b.pairs, b.directions, strict=True)}  # fmt: skip
     sampled, changed = [], 0
@@ -199,7 +199,7 @@ def test_sampling_keeps_text_and_budget(few: PreparedData) -> None:
 
 
 def test_sampling_of_the_source_alone_leaves_every_target_as_it_is(few: PreparedData) -> None:
-    config = PLAIN.changed(subword_sampling=0.1, sampled_side="source")
+    config = PLAIN.changed(subword_regularization=0.1, subword_side="source")
     store, changed, rows = few.splits["train"], 0, 0
     for batch in Batches(few, config).epoch(0):
         assert len(batch) * max(batch.source.shape[1], batch.target_in.shape[1]) <= 400
@@ -214,13 +214,13 @@ def test_sampling_of_the_source_alone_leaves_every_target_as_it_is(few: Prepared
             changed += source != usual
             rows += 1
     assert changed > rows / 2
-    state = Batches(few, PLAIN.changed(subword_sampling=0.1)).state()
-    with pytest.raises(InputError, match="sampled_side"):
+    state = Batches(few, PLAIN.changed(subword_regularization=0.1)).state()
+    with pytest.raises(InputError, match="subword_side"):
         Batches(few, config).restore(state)
 
 
 def test_sampling_is_the_same_for_any_number_of_processes(few: PreparedData) -> None:
-    config = PLAIN.changed(subword_sampling=0.2)
+    config = PLAIN.changed(subword_regularization=0.2)
     alone = list(Batches(few, config, seed=5).epoch(2))
     ranks = [list(Batches(few, config, seed=5, rank=r, world=2).epoch(2)) for r in (0, 1)]
     in_turn = [batch for step in zip(*ranks, strict=True) for batch in step]
@@ -275,7 +275,7 @@ def test_a_sentence_longer_than_the_budget_is_an_error(prepared: PreparedData) -
         for side in (0, 1)
         for extra in (1, 2)
     )
-    message = rf"tokens = {longest - 1} is too small .* has {longest} tokens .*set tokens to"
+    message = rf"max_tokens = {longest - 1} is too .* has {longest} tokens .*set max_tokens to"
     with pytest.raises(InputError, match=message):
         Batches(prepared, BatchConfig(max_tokens=longest - 1))
     assert len(list(Batches(prepared, BatchConfig(max_tokens=longest)).epoch(0)))
@@ -307,9 +307,9 @@ PEAK = """
 import resource, sys
 from pellucid.config import BatchConfig
 from pellucid.data.batches import Batches
-from pellucid.data.store import Prepared
-prepared = Prepared.open(sys.argv[1])
-batches = Batches(prepared, BatchConfig(window=20_000))
+from pellucid.data.store import PreparedData
+prepared = PreparedData.open(sys.argv[1])
+batches = Batches(prepared, BatchConfig(bucket_size=20_000))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 for batch in zip(range(50), batches.epoch(0)): pass
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)

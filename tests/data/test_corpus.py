@@ -207,7 +207,7 @@ def test_a_folder_is_no_file(tmp_path: Path) -> None:
 def test_a_forbidden_file(tmp_path: Path) -> None:
     corpus = one_file(tmp_path / "a.tsv", "a\tb\n")
     (tmp_path / "a.tsv").chmod(0)
-    with pytest.raises(InputError, match="may not be read"):
+    with pytest.raises(InputError, match="cannot be read"):
         rows(corpus)
 
 

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from pellucid.data.lexicon import SHORTEST, dictionary_lines, lexicon
+from pellucid.data.lexicon import MIN_LETTERS, dictionary_lines, lexicon
 
 SYLLABLES = ["ba", "ko", "mi", "ter", "lun", "sa", "pel", "dor"]
 Pairs = list[tuple[str, str]]
@@ -57,7 +57,7 @@ def test_a_word_that_stands_for_several_is_left_out() -> None:
 def test_short_words_and_elisions_are_left_out() -> None:
     pairs = [("It rains.", "L'eau pa."), ("It sleeps.", "Chat pa."), ("It rains.", "L'eau pa.")] * 9
     for pair in lexicon(pairs):
-        assert all(len(word) >= SHORTEST and "'" not in word for word in pair)
+        assert all(len(word) >= MIN_LETTERS and "'" not in word for word in pair)
 
 
 @pytest.mark.parametrize("pairs", [[], [("", "")], [("Rain.", "")], [("7 8 9", "7 8 9")]])

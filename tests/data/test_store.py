@@ -124,7 +124,7 @@ def test_unchanged_input_is_not_prepared_again(tmp_path: Path) -> None:
     cleaning = CleaningConfig(max_words=12)
     assert prepare(data.changed(cleaning=cleaning), SMALL, folder, workers=1).fresh
     assert prepare(data, SMALL, folder, workers=1).fresh
-    assert prepare(data, SMALL.changed(kind="bpe"), folder, workers=1).fresh
+    assert prepare(data, SMALL.changed(model_type="bpe"), folder, workers=1).fresh
     assert prepare(data, made_up.tokenizer(), folder, workers=1).fresh
     assert not prepare(data, made_up.tokenizer(), folder, workers=1).fresh
     with (tmp_path / "c.tsv").open("a") as file:
@@ -439,8 +439,8 @@ def test_a_recipe_is_prepared_from_the_command_line(tmp_path: Path) -> None:
     assert run(str(recipe), store)[0] == 2
     recipe.write_text("[model]\n")
     assert run(str(recipe), store) == (
-        2, f"pellucid: {recipe} has no section [data]: say there what to prepare\n"
+        2, f"pellucid: {recipe}: setting 'data' is missing: give it a value\n"
     )  # fmt: skip
     recipe.write_text("data = [")
-    assert "is not TOML" in run(str(recipe), store)[1]
-    assert "cannot read" in run(str(tmp_path / "none.toml"), store)[1]
+    assert "is not valid TOML" in run(str(recipe), store)[1]
+    assert "no recipe at" in run(str(tmp_path / "none.toml"), store)[1]

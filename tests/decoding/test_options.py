@@ -19,15 +19,15 @@ SPECIAL = SpecialIds(pad=0, start=1, end=2)
 @pytest.mark.parametrize(
     ("values", "says"),
     [
-        ({"beam": 0}, "greater than or equal to 1"),
-        ({"beam": 10**9}, "less than or equal to 1024"),
-        ({"beam": 2, "n_best": 3}, "raise beam or lower n_best"),
-        ({"beem": 4}, "did you mean 'beam'"),
-        ({"sample": True, "beam": 4}, "set beam to 1"),
+        ({"beam_size": 0}, "greater than or equal to 1"),
+        ({"beam_size": 10**9}, "less than or equal to 1024"),
+        ({"beam_size": 2, "n_best": 3}, "raise beam_size or lower n_best"),
+        ({"beam_siz": 4}, "did you mean 'beam_size'"),
+        ({"sample": True, "beam_size": 4}, "set beam_size to 1"),
         ({"top_k": 5}, "set sample to true"),
         ({"min_length": 9, "max_length": 3}, "min_length = 9"),
-        ({"length_penalty": "google"}, "choose 'none', 'gnmt' or 'average'"),
-        ({"alpha": float("nan")}, "alpha"),
+        ({"length_normalization": "google"}, "choose 'none', 'gnmt' or 'average'"),
+        ({"length_penalty": float("nan")}, "length_penalty"),
         ({"temperature": 0.0, "sample": True}, "greater than 0"),
     ],
 )
@@ -81,9 +81,9 @@ def test_limits() -> None:
     [
         ([[3], [4, 9]], {}, "source 1: token id 9 is outside the vocabulary of 9"),
         ([[3, -1]], {}, "source 0: token id -1"),
-        ([[3, 0]], {}, "source 0: token id 0 is a reserved symbol"),
+        ([[3, 0]], {}, "source 0: token id 0 is a special token"),
         ([[3]], {"prefixes": [[3], []]}, "2 prefixes for 1 sentences"),
-        ([[3]], {"prefixes": [[2]]}, "prefix 0: token id 2 is a reserved symbol"),
+        ([[3]], {"prefixes": [[2]]}, "prefix 0: token id 2 is a special token"),
         ([[]], {"prefixes": [[3]]}, "prefix 0 has no source"),
         ([[3]], {"keys": []}, "0 keys for 1 sentences"),
     ],
@@ -95,13 +95,15 @@ def test_wrong_input(sources: list, more: dict, says: str) -> None:
     assert "\n" not in str(error.value)
 
 
-def test_forbidden_outside_the_vocabulary() -> None:
-    with pytest.raises(InputError, match="forbidden token 9"):
+def test_suppressed_outside_the_vocabulary() -> None:
+    with pytest.raises(InputError, match="suppress_tokens: token 9"):
         plan([[3]], DecodingOptions(suppress_tokens={9}), SPECIAL, vocab_size=9)
 
 
 def test_the_ct2_path_needs_no_torch() -> None:
-    rooms = ["options", "steps", "engine", "task", "predictor", "beams", "beam", "greedy"]
-    names = ", ".join(f"pellucid.decoding.{room}" for room in [*rooms, "sampling"])
+    modules = ["options", "steps", "engine", "engine_selection", "ct2.engine"]
+    searches = ["task", "predictor", "hypotheses", "beam", "greedy", "sampling"]
+    modules += [f"search.{name}" for name in searches]
+    names = ", ".join(f"pellucid.decoding.{name}" for name in modules)
     code = f"import sys, {names}; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

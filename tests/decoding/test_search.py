@@ -11,12 +11,12 @@ import pytest
 
 from pellucid.decoding import DecodingOptions, Fate, Result, SpecialIds, Step
 from pellucid.decoding.search.beam import beam_search
-from pellucid.decoding.search.greedy import take_best, walk
+from pellucid.decoding.search.greedy import choose_best, token_by_token
 from pellucid.decoding.search.hypotheses import ngram_repeats
 from pellucid.decoding.search.predictor import Banned, Ranked
-from pellucid.decoding.search.sampling import draw, take_drawn, uniform
+from pellucid.decoding.search.sampling import choose_sampled, draw, uniform
 from pellucid.decoding.search.task import plan
-from pellucid.decoding.steps import drained
+from pellucid.decoding.steps import run_to_end
 
 PAD, START, END, A, B, C = range(6)
 SPECIAL = SpecialIds(PAD, START, END)
@@ -31,7 +31,7 @@ class Table:
             for token, probability in following.items():
                 self.logs[last, token] = math.log(probability)
 
-    def prime(self, history: np.ndarray) -> np.ndarray:
+    def prefill(self, history: np.ndarray) -> np.ndarray:
         return self.logs[history[:, :-1], history[:, 1:]]
 
     def rank(
@@ -79,24 +79,24 @@ def decode(
     options = DecodingOptions(**{"max_length": 8, **settings})
     task = plan([[A, B]], options, SPECIAL, vocab_size=6, prefixes=[prefix])
     if options.sample:
-        way = walk(task, np.array([0]), Table(table), take_drawn, options.n_best)
+        steps = token_by_token(task, np.array([0]), Table(table), choose_sampled, options.n_best)
     elif options.beam_size == 1:
-        way = walk(task, np.array([0]), Table(table), take_best)
+        steps = token_by_token(task, np.array([0]), Table(table), choose_best)
     else:
-        way = beam_search(task, np.array([0]), Table(table))
-    steps, results = drained(way)
-    return steps, results[0]
+        steps = beam_search(task, np.array([0]), Table(table))
+    taken, results = run_to_end(steps)
+    return taken, results[0]
 
 
 def test_greedy_falls_into_the_trap() -> None:
-    _, result = decode(TRAP, beam=1)
+    _, result = decode(TRAP, beam_size=1)
     assert result.best.tokens == (A, C)
     assert result.best.log_probability == pytest.approx(math.log(0.5 * 0.4 * 0.5))
     assert result.near_tie  # C goes on or ends: 0.5 against 0.5
 
 
 def test_beam_does_not() -> None:
-    steps, result = decode(TRAP, beam=2, length_penalty="none")
+    steps, result = decode(TRAP, beam_size=2, length_normalization="none")
     assert result.best.tokens == (B,)
     assert result.best.log_probability == pytest.approx(math.log(0.36))
     first = steps[0].candidates(0)
@@ -106,12 +106,14 @@ def test_beam_does_not() -> None:
         (C, Fate.PRUNED),
     ]
     second = steps[1].candidates(0)
-    assert (second[0].parent, second[0].token, second[0].fate) == (1, END, Fate.ENDED)
+    assert (second[0].parent, second[0].token, second[0].fate) == (1, END, Fate.FINISHED)
     assert len(steps) == 2  # 0.36 cannot be beaten by 0.2: proven, so the search stops
 
 
 def test_going_on_without_early_exit() -> None:
-    steps, result = decode(TRAP, beam=2, length_penalty="none", early_exit=False, stop="proven")
+    steps, result = decode(
+        TRAP, beam_size=2, length_normalization="none", early_exit=False, stop="proven"
+    )
     assert result.best.tokens == (B,)
     assert len(steps) == 8
 
@@ -119,7 +121,7 @@ def test_going_on_without_early_exit() -> None:
 def test_prefix_of_any_length() -> None:
     for prefix in [(), (A,), (A, B), (C, C, C)]:
         for beam in (1, 3):
-            _, result = decode(TRAP, prefix, beam=beam)
+            _, result = decode(TRAP, prefix, beam_size=beam)
             assert result.best.tokens[: len(prefix)] == prefix
             assert result.prefix_length == len(prefix)
             assert result.best.length == len(result.best.token_log_probabilities)
@@ -128,46 +130,46 @@ def test_prefix_of_any_length() -> None:
 @pytest.mark.parametrize("beam", [1, 3])
 def test_cut_at_the_limit_is_said(beam: int) -> None:
     loop = {START: {A: 1.0}, A: {A: 1.0}}
-    _, result = decode(loop, beam=beam, max_length=3)
+    _, result = decode(loop, beam_size=beam, max_length=3)
     assert (result.best.tokens, result.best.ended, result.best.length) == ((A, A, A), "length", 3)
-    _, result = decode(loop, (A, A, A, A), beam=beam, max_length=3)
+    _, result = decode(loop, (A, A, A, A), beam_size=beam, max_length=3)
     assert (result.best.tokens, result.best.ended) == ((A, A, A, A), "length")
 
 
 @pytest.mark.parametrize("beam", [1, 3])
 def test_dead_end_is_said(beam: int) -> None:
     dead = {START: {A: 1.0}, A: {B: 1.0}, B: {}}
-    _, result = decode(dead, beam=beam)
+    _, result = decode(dead, beam_size=beam)
     assert (result.best.tokens, result.best.ended) == ((A, B), "blocked")
 
 
 def test_ties_go_to_the_lower_token_and_are_reported() -> None:
     even = {START: {A: 0.5, B: 0.5}, A: {END: 1.0}, B: {END: 1.0}}
     for beam in (1, 2):
-        _, result = decode(even, beam=beam)
+        _, result = decode(even, beam_size=beam)
         assert result.best.tokens == (A,)
         assert result.near_tie
     clear = {START: {A: 0.6, B: 0.4}, A: {END: 1.0}, B: {END: 1.0}}
-    assert not decode(clear, beam=1)[1].near_tie
-    assert not decode(clear, beam=2, n_best=2)[1].near_tie
+    assert not decode(clear, beam_size=1)[1].near_tie
+    assert not decode(clear, beam_size=2, n_best=2)[1].near_tie
 
 
 def test_patience_waits() -> None:
-    quick, _ = decode(TRAP, beam=2, early_exit=False, patience=1.0)
-    slow, _ = decode(TRAP, beam=2, early_exit=False, patience=2.0)
+    quick, _ = decode(TRAP, beam_size=2, early_exit=False, patience=1.0)
+    slow, _ = decode(TRAP, beam_size=2, early_exit=False, patience=2.0)
     assert len(quick) < len(slow)
 
 
 def test_short_and_worse_outputs_do_not_crowd_out_a_better_one() -> None:
-    """Two ways end at once, with middling scores; the best one needs three tokens more."""
+    """Two hypotheses finish at once, with middling scores; the best one needs 3 more tokens."""
     model = {
         START: {A: 0.55, END: 0.25, B: 0.2},
         A: {A: 0.9, END: 0.1},
         B: {END: 0.6, A: 0.4},
     }
-    _, crowded = decode(model, beam=2, patience=1.0, early_exit=False, max_length=6)
-    _, usual = decode(model, beam=2, max_length=6)
-    _, proven = decode(model, beam=2, stop="proven", max_length=6)
+    _, crowded = decode(model, beam_size=2, patience=1.0, early_exit=False, max_length=6)
+    _, usual = decode(model, beam_size=2, max_length=6)
+    _, proven = decode(model, beam_size=2, stop="proven", max_length=6)
     assert usual.best.score == pytest.approx(proven.best.score)
     assert usual.best.score > crowded.best.score
 
@@ -215,16 +217,16 @@ def test_ngrams() -> None:
 def test_the_bound_waits_for_a_long_good_one(early_exit: bool) -> None:
     """A bound taken at the next length, not at the last, would stop at once and be wrong."""
     slow = {START: {END: 0.6, A: 0.3, B: 0.1}, A: {A: 0.98, END: 0.02}, B: {END: 1.0}}
-    _, result = decode(slow, beam=2, stop="proven", early_exit=early_exit)
+    _, result = decode(slow, beam_size=2, stop="proven", early_exit=early_exit)
     assert result.best.tokens == (A,) * 8
 
 
 @pytest.mark.parametrize("early_exit", [True, False])
 def test_the_bound_waits_for_a_short_one_when_short_is_better(early_exit: bool) -> None:
-    """With alpha below 0 it is the other way round: the next length is the best one."""
+    """With a length penalty below 0 it is the other way round: the next length is the best."""
     quick = {START: {A: 0.82, END: 0.18}, A: {END: 1.0}}
     _, result = decode(
-        quick, beam=2, stop="proven", alpha=-1.0, max_length=10, early_exit=early_exit
+        quick, beam_size=2, stop="proven", length_penalty=-1.0, max_length=10, early_exit=early_exit
     )
     assert result.best.tokens == (A,)
     assert result.best.score == pytest.approx(2 * math.log(0.82))

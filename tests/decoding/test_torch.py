@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from pellucid.decoding import DecodingOptions, SpecialIds
-from pellucid.decoding.steps import drained
+from pellucid.decoding.steps import run_to_end
 from pellucid.decoding.torch.engine import TorchEngine, batches, run
 from pellucid.decoding.torch.linear import Linear
 from pellucid.decoding.torch.predictor import best
@@ -31,7 +31,7 @@ def one_thread() -> Iterator[None]:
 
 def engine(**changes: object) -> TorchEngine:
     torch.manual_seed(3)
-    settings = {"vocab_size": 11, "width": 8, "feed_forward_width": 16, "heads": 2}
+    settings = {"vocab_size": 11, "d_model": 8, "d_ff": 16, "num_heads": 2}
     settings |= {"encoder_layers": 1, "decoder_layers": 2, "output_bias": True}
     model = Transformer(ModelConfig(**{**settings, **changes}))
     torch.nn.init.normal_(model.output.bias)
@@ -66,7 +66,7 @@ def test_a_long_line() -> None:
     long = [3 + i % 8 for i in range(3000)]
     result = engine().translate_ids([[4], long], DecodingOptions(beam_size=2, max_length=20))
     assert all(r.best.length <= 20 for r in result)
-    learned = engine(positions="learned", max_length=16)
+    learned = engine(position_encoding="learned", max_length=16)
     assert learned.translate_ids([[4] * 3], DecodingOptions())[0].best.length <= 16
     with pytest.raises(InputError, match="learned positions"):
         learned.translate_ids([long], DecodingOptions())
@@ -118,7 +118,7 @@ def test_watch_shows_more_and_changes_nothing() -> None:
     plain = engine().translate_ids([[5, 6]], DecodingOptions(max_length=5))
     watched = DecodingOptions(max_length=5, record_candidates=9)
     assert engine().translate_ids([[5, 6]], watched) == plain
-    step = next(engine().steps([[5, 6]], watched.changed(beam=1)))
+    step = next(engine().steps([[5, 6]], watched.changed(beam_size=1)))
     assert len(step.candidates(0)) == 9
 
 
@@ -169,7 +169,7 @@ def test_the_fast_linear_layer_is_the_linear_layer(
 
 @pytest.mark.parametrize(
     "changes",
-    [{}, {"key_value_heads": 1, "attention_bias": False}, {"positions": "rotary"}],
+    [{}, {"num_kv_heads": 1, "attention_bias": False}, {"position_encoding": "rotary"}],
     ids=["plain", "grouped", "rotary"],
 )
 def test_a_short_source_is_absorbed_and_nothing_changes(changes: dict[str, object]) -> None:
@@ -197,7 +197,7 @@ def test_a_short_source_is_absorbed_and_nothing_changes(changes: dict[str, objec
 )
 def test_results_are_the_same_whether_anyone_looks_or_not(options: DecodingOptions) -> None:
     sources, prefixes = [[5, 6], [7, 3, 4], [8]], [[4], [], [3, 5]]
-    _, watched = drained(engine().steps(sources, options, prefixes))
+    _, watched = run_to_end(engine().steps(sources, options, prefixes))
     model = engine().model
     assert run(model, SPECIAL, sources, options, prefixes) == watched
 

@@ -89,7 +89,7 @@ class Reader:
             elif line.startswith("pellucid plan pairs"):
                 line += " --hardware laptop"  # nothing to measure
             elif line.startswith("pellucid evaluate"):
-                line += " --no-ter --resamples 100 --beam 1"
+                line += " --no-ter --resamples 100 --beam-size 1"
             elif line.startswith("pellucid serve") and " keys " not in line:
                 line += f" --port {self.port}"
             lines.append(line)

@@ -13,6 +13,7 @@ import pytest
 
 from pellucid.cli.main import app
 from pellucid.cli.parser import parameters_of
+from pellucid.drawing import report_page
 from pellucid.errors import InputError, PellucidError
 from pellucid.evaluation import evaluate
 from pellucid.translator import Translator, load
@@ -29,7 +30,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model, and files to judge it on."""
     place = tmp_path_factory.mktemp("evaluate")
     write_bundle(place / "model")
-    write_bundle(place / "again", width=16)
+    write_bundle(place / "again", d_model=16)
     spoiled_lines = spoiled(ENGLISH, 0.2, 1)
     files = {
         "test.fr": SOURCES, "test.en": ENGLISH, "second.en": spoiled_lines,
@@ -59,13 +60,14 @@ def test_a_whole_run(folder: Path, tmp_path: Path) -> None:
     page, saved = tmp_path / "report.html", tmp_path / "saved.en"
     run = pellucid(
         folder, "model", "--source", "test.fr.gz", "--reference", "test.en", "--reference",
-        "second.en", "--against", "other.en", "--against", "again", "--beam", "1",
+        "second.en", "--against", "other.en", "--against", "again", "--beam-size", "1",
         "--resamples", "100", "-o", str(page), "--save", str(saved),
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     for part in (
         "on 12 sentences from fr to en", "nrefs:2|bs:100", "model compared with other.en:",
-        "model compared with again:", "sentences (", "on this machine:", "the lowest sentences",
+        "model compared with again:", "sentences (", "on this machine:",
+        "the lowest-scoring sentences",
     ):  # fmt: skip
         assert part in run.stdout, part
     assert "only 12 sentences" in run.stderr
@@ -80,7 +82,7 @@ def test_a_whole_run(folder: Path, tmp_path: Path) -> None:
         json.loads(
             pellucid(
                 folder, what, "--source", "test.fr", "--reference", "test.en", "--resamples", "0",
-                "--no-ter", "--json", "--beam", "1",
+                "--no-ter", "--json", "--beam-size", "1",
             ).stdout
         )
         for what in ("model", str(saved))
@@ -100,8 +102,8 @@ def test_torch_is_not_imported(folder: Path) -> None:
     code = (
         "import sys; sys.modules['torch'] = None\n"
         "from pellucid.cli.main import app\n"
-        "app(['evaluate', 'model', '--pairs', 'test.tsv', '--languages', 'en,fr', '--beam', '1',"
-        " '--no-ter', '--resamples', '0'])"
+        "app(['evaluate', 'model', '--pairs', 'test.tsv', '--languages', 'en,fr', '--beam-size',"
+        " '1', '--no-ter', '--resamples', '0'])"
     )
     run = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=False
@@ -112,13 +114,13 @@ def test_torch_is_not_imported(folder: Path) -> None:
 
 def test_one_file_either_way(folder: Path) -> None:
     translator = load(folder / "model", threads=1)
-    settings: dict[str, Any] = {"beam": 1, "resamples": 0, "ter": False}
+    settings: dict[str, Any] = {"beam_size": 1, "resamples": 0, "ter": False}
     settings |= {"pairs": folder / "test.tsv", "languages": ("en", "fr")}
     by_default = evaluate(translator, **settings)
-    assert (by_default.source_language, by_default.material.sources) == ("fr", SOURCES)
+    assert (by_default.source_language, by_default.test_set.sources) == ("fr", SOURCES)
     back = evaluate(translator, target_language="fr", **settings)
-    assert (back.source_language, back.material.sources) == ("en", ENGLISH)
-    assert back.material.references == [SOURCES]
+    assert (back.source_language, back.test_set.sources) == ("en", ENGLISH)
+    assert back.test_set.references == [SOURCES]
     # without a model, the first language is the source unless told
     given = evaluate(ENGLISH, source_language="fr", **settings)
     assert given.scores["chrf"].value == pytest.approx(100)
@@ -176,11 +178,11 @@ BOTH = ["--source", "test.fr", "--reference", "test.en"]
         (["model", "--pairs", "test.tsv", "--languages", "en"], "name two with a comma between"),
         (["model", "--pairs", "test.tsv", "--languages", "en,de"], "has en and de, and the"),
         (["model", "--pairs", "test.fr", "--languages", "en,fr"], "--pairs takes .tsv"),
-        (["nothing", *BOTH], "nothing is no file of translations, and there is no model"),
+        (["nothing", *BOTH], "nothing is not a file of translations, and there is no model"),
         (["short.en", *BOTH], "short.en has 11 lines and test.fr has 12"),
         (["model", *BOTH, "--to", "de"], "it translates fr-en, en-fr"),
         (["model", *BOTH, "--against", "short.en"], "short.en has 11 lines and test.fr has 12"),
-        (["model", *BOTH, "--against", "nothing"], "nothing is no file of translations"),
+        (["model", *BOTH, "--against", "nothing"], "nothing is not a file of translations"),
         (["model", *BOTH, "--tokenize", "13b"], "did you mean '13a'?"),
         (["model", *BOTH, "--engine", "fast"], "choose auto, ct2 or torch"),
         (["model", *BOTH, "--comet", "nowhere.ckpt"], "no COMET checkpoint nowhere.ckpt"),
@@ -188,7 +190,7 @@ BOTH = ["--source", "test.fr", "--reference", "test.en"]
         (["model", *BOTH, "--resamples", "3"], "3 resamples are too few"),
         (["model", *BOTH, "-o", "nowhere/report.html"], "there is no folder nowhere"),
         (["model", *BOTH, "-o", "report.pdf"], "ends in .html or .json"),
-        (["model", *BOTH, "--save", "test.en"], "test.en is a file to be read"),
+        (["model", *BOTH, "--save", "test.en"], "test.en is an input file"),
         (["model", *BOTH, "--save", "model"], "model is a folder"),
     ],
 )
@@ -222,7 +224,7 @@ def test_a_failure_while_writing(folder: Path, monkeypatch: pytest.MonkeyPatch) 
     def full(*_: Any, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(Path, "write_text", full)
+    monkeypatch.setattr(report_page, "write_atomic", full)
     with pytest.raises(PellucidError, match=r"cannot write out\.html: No space left on device"):
         in_process(
             folder, "other.en", *BOTH, "--resamples", "0", "--no-ter", "-o", "out.html"

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from pellucid.drawing.bars import Series, bar_chart, cloud, histogram
-from pellucid.drawing.page import table
+from pellucid.drawing.bars import Series, bar_chart, histogram, scatter_plot
+from pellucid.drawing.report_page import table
 from pellucid.evaluation import Evaluation, evaluate
 from pellucid.evaluation.report.differences import clipped, closest, marked
 from pellucid.evaluation.report.html_report import report
@@ -24,14 +24,14 @@ SOURCES, ENGLISH = french_and_english(40)
 GOOD, BAD = spoiled(ENGLISH, 0.15, 1), spoiled(ENGLISH, 0.5, 2)
 
 
-def judged(texts: list[str] | None = None, **more: Any) -> Evaluation:
+def evaluated(texts: list[str] | None = None, **more: Any) -> Evaluation:
     more = {"source": SOURCES, "references": [ENGLISH], "against": [BAD], "resamples": 100, **more}
     return evaluate(texts or GOOD, **more)
 
 
 @pytest.fixture(scope="module")
 def found() -> Evaluation:
-    return judged(["", SOURCES[1], "sea sea sea sea sea", *GOOD[3:]])
+    return evaluated(["", SOURCES[1], "sea sea sea sea sea", *GOOD[3:]])
 
 
 # The page
@@ -44,8 +44,8 @@ def test_everything_is_on_the_page(found: Evaluation) -> None:
         "translations and 1 more on 40 sentences", "BLEU", "chrF", "TER", "tok:13a", "Compared",
         "translations compared with other", "this could be chance with probability",
         "By length of the source", "words of the source", "chrF of single sentences",
-        "characters of the reference", "empty", "copied", "loops", "The lowest sentences",
-        "The highest sentences", "Lost most against other", "Gained most over other",
+        "characters of the reference", "empty", "copied", "loops", "Lowest-scoring sentences",
+        "Highest-scoring sentences", "Lost most against other", "Gained most over other",
         "How it was measured", "resamples", "only 40 sentences",
     ):  # fmt: skip
         assert part in said, part
@@ -67,9 +67,9 @@ def test_no_text_becomes_markup() -> None:
     texts = [f"{HARM} {line}" for line in GOOD[:12]]
     sources = [f"{line} {HARM}" for line in SOURCES[:12]]
     references = [[f"{HARM} {line} {HARM}" for line in ENGLISH[:12]]]
-    found = judged(texts, source=sources, references=references, against=[BAD[:12]])
-    object.__setattr__(found.systems[0].system, "name", HARM)
-    object.__setattr__(found, "cautions", [HARM])
+    found = evaluated(texts, source=sources, references=references, against=[BAD[:12]])
+    object.__setattr__(found.systems[0].output, "name", HARM)
+    object.__setattr__(found, "warnings", [HARM])
     text = report(found)
     page = Page(text)
     assert {tag for tag, _ in page.tags} <= {
@@ -87,10 +87,10 @@ def test_no_text_becomes_markup() -> None:
 
 @pytest.mark.parametrize("more", [{"against": []}, {"resamples": 0}, {"ter": False}])
 def test_pages_with_less_on_them(more: dict[str, Any]) -> None:
-    found = judged(**more)
+    found = evaluated(**more)
     Page(report(found))
     page = Page(report(found, examples=0))
-    assert "The lowest sentences" not in " ".join(page.texts)
+    assert "Lowest-scoring sentences" not in " ".join(page.texts)
     assert "mark" not in {tag for tag, _ in page.tags}
 
 
@@ -144,7 +144,7 @@ def test_any_numbers_are_a_picture(bars: list[float], values: list[float], name:
     for drawn in (
         bar_chart(name, labels, series, name),
         histogram(name, spread, name, line_at=0.0),
-        cloud(name, points, name, odd=[0]),
+        scatter_plot(name, points, name, highlighted=[0]),
     ):
         if drawn:
             ElementTree.fromstring(drawn)
@@ -156,8 +156,8 @@ def test_a_histogram_counts_everything() -> None:
     drawn = ElementTree.fromstring(histogram("t", [Series("", [0, 0, 0, 100, 101])], "x", high=100))
     assert drawn is not None
     assert histogram("t", [Series("", [])], "x") == ""
-    assert bar_chart("t", [], [], "x") == cloud("t", [], "x") == ""
-    many = cloud("t", [(1.0, 1.0)] * 10_000, "x", odd=[1])
+    assert bar_chart("t", [], [], "x") == scatter_plot("t", [], "x") == ""
+    many = scatter_plot("t", [(1.0, 1.0)] * 10_000, "x", highlighted=[1])
     assert 3 < many.count("<circle") <= 3001
 
 
@@ -174,7 +174,7 @@ def test_json_is_complete_and_plain(found: Evaluation) -> None:
     made = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert set(made) == {
         "pellucid", "sacrebleu", "date", "source", "references", "from", "to", "count",
-        "settings", "cautions", "systems", "comparisons", "overlap", "sentences",
+        "settings", "warnings", "systems", "comparisons", "overlap", "sentences",
     }  # fmt: skip
     assert made["count"] == len(made["sentences"]) == 40
     system = made["systems"][0]
@@ -190,7 +190,7 @@ def test_json_is_complete_and_plain(found: Evaluation) -> None:
         "from", "to", "sentences", "bleu", "chrf", "ter", "length_ratio",
     }  # fmt: skip
     assert set(made["comparisons"][0]) == {
-        "system", "against", "measure", "difference", "low", "high", "p_value", "wins",
+        "system", "against", "metric", "difference", "low", "high", "p_value", "wins",
         "verdict", "sentence",
     }  # fmt: skip
     first = made["sentences"][0]
@@ -212,7 +212,7 @@ def test_a_terminal_and_none(found: Evaluation) -> None:
 
 
 def test_what_a_model_writes_does_not_steer_the_terminal() -> None:
-    found = judged(["\x1b]0;title\x07 [red]x[/red]", *GOOD[1:]])
+    found = evaluated(["\x1b]0;title\x07 [red]x[/red]", *GOOD[1:]])
     out = io.StringIO()
     show(found, Console(file=out))
     assert "\x1b" not in out.getvalue()

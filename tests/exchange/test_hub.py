@@ -129,7 +129,7 @@ def test_names() -> None:
 
 
 def test_by_name(hub: Hub, home: Path) -> None:
-    """Fetched and imported the first time; after that neither network nor PyTorch is needed."""
+    """Downloaded and imported the first time; then neither network nor PyTorch is needed."""
     hub.asked.clear()
     first = pellucid(home, hub.server_port, "translate", "--model", NAME, "le phare")
     assert first.returncode == 0, first.stderr

@@ -1,10 +1,12 @@
 """`pellucid look`: pictures, one page, data; and what it says when it cannot."""
 
 import base64
+import io
 import json
 import subprocess
 import sys
 import xml.etree.ElementTree as ET
+from contextlib import redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +15,8 @@ import pytest
 
 from pellucid.cli.main import app
 from pellucid.errors import InputError
-from pellucid.inspection import Trace
-from pellucid.inspection.command import carried, run_look
+from pellucid.inspection import Trace, command
+from pellucid.inspection.command import page_tensors
 from tests.bundles import write_bundle
 from tests.pages import HARM, Page
 
@@ -29,9 +31,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def look(folder: Path, output: Path, text: str = TEXT, **changes: Any) -> list[str]:
-    options: dict[str, Any] = {"what": "attention", "kind": "cross", "layer": "-1", "head": "mean"}
-    options |= {"source": None, "target": None, "model": str(folder), "beam": 2}
-    return run_look(text, output, **{**options, **changes})
+    """The lines that the command prints."""
+    with redirect_stdout(io.StringIO()) as printed:
+        command.look(text, output, **{"model": str(folder), "beam_size": 2, **changes})
+    return printed.getvalue().splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -96,8 +99,8 @@ def test_a_page_carries_everything_and_nothing_breaks_out(folder: Path, tmp_path
     )
 
 
-def test_carried_tensors_are_the_traces(trace: Trace) -> None:
-    found, left_out = carried(trace)
+def test_the_tensors_of_a_page_are_the_traces(trace: Trace) -> None:
+    found, left_out = page_tensors(trace)
     assert left_out == []
     for name, text in found.items():
         data = base64.b64decode(found[text[1:]] if text.startswith("=") else text)
@@ -108,8 +111,8 @@ def test_carried_tensors_are_the_traces(trace: Trace) -> None:
 
 
 def test_a_page_is_bounded(trace: Trace) -> None:
-    whole = sum(map(len, carried(trace)[0].values()))
-    found, left_out = carried(trace, whole // 2)
+    whole = sum(map(len, page_tensors(trace)[0].values()))
+    found, left_out = page_tensors(trace, whole // 2)
     assert sum(map(len, found.values())) <= whole // 2
     assert left_out
     assert set(trace.names("*.weights")) <= set(found)
@@ -139,8 +142,8 @@ def test_mistakes_are_told(
     assert not output.exists()
 
 
-def test_no_matrix_of_positions(tmp_path: Path) -> None:
-    write_bundle(tmp_path / "model", ct2=False, positions="rotary")
+def test_no_position_encodings_to_draw(tmp_path: Path) -> None:
+    write_bundle(tmp_path / "model", ct2=False, position_encoding="rotary")
     with pytest.raises(InputError, match="rotary"):
         look(tmp_path / "model", tmp_path / "x.svg", what="positions")
 

@@ -43,7 +43,7 @@ def looked(**options: Any) -> Trace:
 
 def hostile() -> Trace:
     """A trace whose every piece wants to be markup."""
-    trace = looked(beam=2)
+    trace = looked(beam_size=2)
     sides = (tuple(Token(t.id, HARM) for t in side) for side in trace.tokens)
     return replace(
         trace, tokens=Tokens(*sides), pieces=dict.fromkeys(trace.pieces, HARM), text=HARM
@@ -73,7 +73,7 @@ def texts(root: ElementTree.Element, *kinds: str) -> list[str]:
 @pytest.mark.parametrize("layer", [0, -1, "mean"])
 @pytest.mark.parametrize("head", [1, "mean"])
 def test_an_attention_map_shows_the_weights(kind: Any, layer: Any, head: Any) -> None:
-    trace = looked(beam=2)
+    trace = looked(beam_size=2)
     root = drawn(attention_svg(trace, kind, layer, head))
     cells = [c for c in root.iter(f"{SVG}rect") if c.attrib["class"] == "cell"]
     said = [float(c.find(f"{SVG}title").text.rsplit(": ", 1)[1]) for c in cells]  # type: ignore[union-attr]
@@ -109,12 +109,12 @@ def test_a_matrix_of_nothing_is_drawn() -> None:
 @pytest.mark.parametrize("beam", [1, 2, 4])
 @pytest.mark.parametrize("prefix", [(), (40, 41)], ids=["", "prefix"])
 def test_a_beam_tree_has_a_node_for_each_way(beam: int, prefix: tuple[int, ...]) -> None:
-    trace = looked(beam=beam, prefix=prefix)
+    trace = looked(beam_size=beam, prefix=prefix)
     root = drawn(beam_svg(trace))
     ways = [way for one in trace.beam for way in one.candidates[: 2 * beam]]
     nodes = [n for n in root.iter(f"{SVG}rect") if "node" in n.attrib["class"]]
     assert len(nodes) == 1 + len(ways)
-    for fate, name in ((Fate.KEPT, "kept"), (Fate.ENDED, "ended"), (Fate.PRUNED, "pruned")):
+    for fate, name in ((Fate.KEPT, "kept"), (Fate.FINISHED, "ended"), (Fate.PRUNED, "pruned")):
         count = sum(n.attrib["class"] == f"node {name}" for n in nodes)
         assert count == sum(way.fate is fate for way in ways) + (name == "kept")
     sums = [text for text in texts(root, "tick") if text]
@@ -142,7 +142,7 @@ def test_no_text_becomes_markup() -> None:
 
 
 def test_a_notebook_shows_the_cross_attention() -> None:
-    trace = looked(beam=2)
+    trace = looked(beam_size=2)
     page = Page(trace._repr_html_())
     assert page.tags[0][0] == "svg"
     assert any("Cross-attention, layer 2" in text for text in page.texts)

@@ -19,8 +19,8 @@ SHORT = "Nobody sells pears!"
 WORDS = tokenizer()
 SHAPES: list[dict[str, Any]] = [
     {},
-    {"norm": "pre", "positions": "rotary", "key_value_heads": 1, "activation": "swiglu"},
-    {"positions": "none"},
+    {"norm": "pre", "position_encoding": "rotary", "num_kv_heads": 1, "activation": "swiglu"},
+    {"position_encoding": "none"},
 ]
 
 

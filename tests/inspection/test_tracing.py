@@ -19,9 +19,8 @@ from pellucid.decoding.steps import Fate, Result
 from pellucid.decoding.torch.engine import run
 from pellucid.errors import InputError
 from pellucid.inspection.trace import Trace
-from pellucid.inspection.tracing import HeadOff, look_inside, without_heads
-from pellucid.model import TensorTrace as Recorder
-from pellucid.model import Transformer
+from pellucid.inspection.tracing import AblatedHead, look_inside, without_heads
+from pellucid.model import TensorTrace, Transformer
 from pellucid.model.positions import RotaryPositions
 from tests.bundles import random_model
 from tests.made_up import tokenizer
@@ -33,16 +32,21 @@ SHAPES: dict[str, dict[str, Any]] = {
     "the paper's": {},
     "modern": {
         "norm": "pre",
-        "norm_kind": "rms",
-        "positions": "rotary",
+        "norm_type": "rms",
+        "position_encoding": "rotary",
         "activation": "swiglu",
-        "key_value_heads": 2,
+        "num_kv_heads": 2,
         "qk_norm": "self",
         "attention_bias": False,
     },
-    "halves": {"norm": "pre", "position_layout": "halves", "tie": "none", "encoder_layers": 3},
-    "sandwich": {"norm": "sandwich", "positions": "none", "embedding_norm": True},
-    "learned": {"positions": "learned", "activation": "gelu", "scale_embedding": False},
+    "halves": {
+        "norm": "pre",
+        "position_layout": "halves",
+        "tie_embeddings": "none",
+        "encoder_layers": 3,
+    },
+    "sandwich": {"norm": "sandwich", "position_encoding": "none", "embedding_norm": True},
+    "learned": {"position_encoding": "learned", "activation": "gelu", "scale_embedding": False},
 }
 shapes = pytest.mark.parametrize("shape", SHAPES)
 
@@ -78,14 +82,14 @@ def encoded(text: str = TEXT) -> list[int]:
 @shapes
 def test_tensors_are_the_models_own(shape: str) -> None:
     trace = looked(shape)
-    recorder = Recorder()
+    recorded = TensorTrace()
     source = torch.tensor([[token.id for token in trace.tokens.source]])
     target = torch.tensor([[token.id for token in trace.tokens.target]])
     with torch.inference_mode():
-        logits = model(shape)(source, target, trace=recorder)
-    assert [name for name in trace if name in recorder] == list(recorder)
-    for name in recorder:
-        whole = recorder[name].numpy()
+        logits = model(shape)(source, target, trace=recorded)
+    assert [name for name in trace if name in recorded] == list(recorded)
+    for name in recorded:
+        whole = recorded[name].numpy()
         expected = whole if name.endswith(".positions") else whole[0]
         np.testing.assert_array_equal(trace[name], expected, err_msg=name)
     np.testing.assert_array_equal(trace["logits"], logits[0].numpy())
@@ -125,7 +129,7 @@ def test_growth_tells_what_each_sublayer_adds(shape: str) -> None:
 def test_rotary_angles_are_those_that_turn_the_queries() -> None:
     config = model("modern").config
     angles = looked("modern")["rotary.angles"]
-    rotary = RotaryPositions(config.head_dim, base=config.position_base, layout="interleaved")
+    rotary = RotaryPositions(config.head_dim, base=config.rope_theta, layout="interleaved")
     pairs = torch.zeros(1, 1, len(angles), config.head_dim)
     pairs[..., 0::2] = 1.0  # each pair is (1, 0), so turned it is (cos, sin)
     turned = rotary(pairs)[0, 0].numpy()
@@ -178,7 +182,12 @@ def test_attention_refuses_what_is_not_there() -> None:
 @shapes
 @pytest.mark.parametrize(
     "options",
-    [{"beam": 1}, {"beam": 2}, {"beam": 4}, {"sample": True, "seed": 3, "temperature": 1.5}],
+    [
+        {"beam_size": 1},
+        {"beam_size": 2},
+        {"beam_size": 4},
+        {"sample": True, "seed": 3, "temperature": 1.5},
+    ],
     ids=["greedy", "beam 2", "beam 4", "sampling"],
 )
 @pytest.mark.parametrize("prefix", [(), tuple(WORDS.encode("Le phare")[:2])], ids=["", "prefix"])
@@ -203,7 +212,7 @@ def test_the_answer_is_the_engines(
 
 
 def test_scores_of_the_search_are_the_logits_of_the_trace() -> None:
-    trace = looked(beam=1)
+    trace = looked(beam_size=1)
     logs = torch.from_numpy(trace["logits"]).log_softmax(-1)
     for place, one in enumerate(trace.beam):
         kept = next(c for c in one.candidates if c.fate is not Fate.PRUNED)
@@ -214,7 +223,7 @@ def test_scores_of_the_search_are_the_logits_of_the_trace() -> None:
 
 @shapes
 def test_the_cache_has_the_size_of_its_keys_and_values(shape: str) -> None:
-    trace, config = looked(shape, beam=4), model(shape).config
+    trace, config = looked(shape, beam_size=4), model(shape).config
     row = 2 * 4 * (config.num_kv_heads or config.num_heads) * config.head_dim
     row *= config.decoder_layers
     source = len(trace.tokens.source)
@@ -236,7 +245,7 @@ def test_the_cache_has_the_size_of_its_keys_and_values(shape: str) -> None:
 
 def test_a_prefix_is_read_into_the_cache_at_once() -> None:
     prefix = tuple(WORDS.encode("Le phare"))
-    trace = look(prefix=prefix, beam=2)
+    trace = look(prefix=prefix, beam_size=2)
     assert trace.cache[0].length == trace.beam[0].length == len(prefix) + 1
     assert trace.cache[0].rows == 1
 
@@ -271,7 +280,7 @@ def test_a_head_that_is_off_adds_nothing(shape: str, kind: str) -> None:
     layer: Any = (whole.encoder if kind == "encoder" else whole.decoder).layers[1]
     attention = layer.cross if kind == "cross" else layer.attention
     with torch.inference_mode():
-        off = without_heads(whole, [HeadOff(kind, 1, head)])(*call)
+        off = without_heads(whole, [AblatedHead(kind, 1, head)])(*call)
         hook = attention.out.register_forward_pre_hook(silence)
         expected = whole(*call)
         hook.remove()
@@ -282,11 +291,15 @@ def test_a_head_that_is_off_adds_nothing(shape: str, kind: str) -> None:
 
 
 def test_a_head_that_is_off_is_told_and_shown() -> None:
-    trace = look(off=[HeadOff("cross", 0, 3)])
+    trace = look(off=[AblatedHead("cross", 0, 3)])
     assert trace.changed == ("cross attention, layer 1, head 4 switched off",)
     assert not trace["decoder.0.cross.head_outputs"][3].any()
     assert trace["decoder.0.cross.head_outputs"][2].any()
-    for switch in (HeadOff("cross", 2, 0), HeadOff("cross", 0, 4), HeadOff("sideways", 0, 0)):
+    for switch in (
+        AblatedHead("cross", 2, 0),
+        AblatedHead("cross", 0, 4),
+        AblatedHead("sideways", 0, 0),
+    ):
         with pytest.raises(InputError):
             look(off=[switch])
 
@@ -305,7 +318,7 @@ def test_source_tokens_can_be_taken_out() -> None:
 
 @shapes
 def test_an_output_of_nothing(shape: str) -> None:
-    trace = look(shape, max_length=1, forbidden=range(SPECIAL.end + 1, WORDS.vocab_size))
+    trace = look(shape, max_length=1, suppress_tokens=range(SPECIAL.end + 1, WORDS.vocab_size))
     assert trace.text == ""
     assert len(trace.tokens.target) == len(trace.tokens.answers) == 1
     assert trace["decoder.0.cross.weights"].shape[1] == 1
@@ -335,9 +348,11 @@ def test_a_sentence_that_is_too_long_is_refused() -> None:
 # Saved and loaded.
 
 
-@pytest.mark.parametrize("options", [{"beam": 4}, {"sample": True}, {"max_length": 1}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"beam_size": 4}, {"sample": True}, {"max_length": 1}], ids=str
+)
 def test_saved_and_loaded_it_is_the_same(tmp_path: Path, options: dict[str, Any]) -> None:
-    trace = look("modern", off=[HeadOff("encoder", 1, 1)], **options)
+    trace = look("modern", off=[AblatedHead("encoder", 1, 1)], **options)
     trace.save(tmp_path / "one.trace")
     again = Trace.load(tmp_path / "one.trace")
     for entry in fields(Trace):
@@ -375,14 +390,14 @@ def _about() -> dict[str, Any]:
     plain = looked().as_dict()
     shapes_of = plain.pop("shapes")
     del plain["tensors"]
-    return json.loads(json.dumps({"format": 1, "order": list(shapes_of)[:1], **plain}))
+    return json.loads(json.dumps({"format": 2, "order": list(shapes_of)[:1], **plain}))
 
 
 HOSTILE: list[Any] = [
     [],
     "text",
-    {"format": 1},
-    {**_about(), "format": 2},
+    {"format": 2},
+    {**_about(), "format": 3},
     {**_about(), "order": ["not there"]},
     {**_about(), "order": 5},
     {**_about(), "more": 1},

@@ -152,5 +152,5 @@ def test_a_place_outside_of_the_model_is_refused(trained: Trained) -> None:
         bundle.settings.changed(alignment=(2, 0))
     with pytest.raises(ValueError, match=r"alignment = \[0, 4\]"):
         bundle.settings.changed(alignment=(0, 4))
-    assert bundle.settings.changed(alignment=(1, -1)).attention_place == (1, None)
-    assert bundle.settings.changed(alignment=None).attention_place == (-1, None)
+    assert bundle.settings.changed(alignment=(1, -1)).alignment_head == (1, None)
+    assert bundle.settings.changed(alignment=None).alignment_head == (-1, None)

@@ -1,4 +1,4 @@
-"""Going on from an imported model: its own numbers at the start, and a domain that is learned."""
+"""Fine-tuning an imported model: its own weights at the start, and a domain that is learned."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def recipe(start: Path, train: list[Path], valid: Path, **training: Any) -> Reci
             temperature=training.pop("temperature", None),
         ),
         batches=BatchConfig(max_tokens=1500),
-        training={"seed": 1, "warmup": 20, "threads": 1, **training},
+        training={"seed": 1, "warmup_steps": 20, "threads": 1, **training},
         validation={"every": 1000, "translate": False},
     )
 
@@ -106,7 +106,7 @@ def test_a_run_starts_with_the_weights_it_was_given(
     bundle = start[1]
     train = write_tsv(tmp_path / "train.tsv", general(40, seed=3))
     valid = write_tsv(tmp_path / "valid.tsv", general(10, seed=4))
-    given = recipe(bundle.folder, [train], valid, steps=2, rate=1e-7)
+    given = recipe(bundle.folder, [train], valid, steps=2, learning_rate=1e-7)
     made = Bundle.open(pellucid.train(given, folder=tmp_path / "run", quiet=True))
     assert made.directions == ("fr-en",)
     assert made.tokenizer.files() == bundle.tokenizer.files()
@@ -129,7 +129,7 @@ def test_a_run_starts_with_the_weights_it_was_given(
     pellucid.train(
         tmp_path / "run", resume=True, overrides=["training.init_interpolation=0.0"], quiet=True
     )
-    # and goes on, from the recipe that it wrote into its folder
+    # and resumes with the recipe that it wrote into its folder
     assert load_recipe(tmp_path / "run" / "recipe.toml") == given
     again = pellucid.train(
         tmp_path / "run", resume=True, overrides=["training.steps=3"], quiet=True
@@ -137,11 +137,11 @@ def test_a_run_starts_with_the_weights_it_was_given(
     assert Bundle.open(again).config == made.config
 
 
-def test_what_start_from_decides_is_not_set_again(tmp_path: Path) -> None:
-    for section, value in (("model", {"width": 64}), ("model", {"preset": "tiny"}),
+def test_what_init_from_decides_is_not_set_again(tmp_path: Path) -> None:
+    for section, value in (("model", {"d_model": 64}), ("model", {"preset": "tiny"}),
                            ("tokenizer", {"vocab_size": 500})):  # fmt: skip
         path = write_tsv(tmp_path / "t.tsv", general(3, 1))
-        with pytest.raises(ConfigError, match=f"{section}.* is that of the model"):
+        with pytest.raises(ConfigError, match=f"{section}.* comes from the model"):
             Recipe(
                 init_from="x",
                 data=DataConfig(directions=("fr-en",), train=(corpus(path),)),
@@ -161,7 +161,7 @@ def test_one_way_at_a_time(start: tuple[MarianMTModel, Bundle], tmp_path: Path) 
     with pytest.raises(InputError, match="different orders"):
         prepare(mixed, words, tmp_path / "b", workers=1)
     one = prepare(DataConfig(directions=("fr-en",), train=train), words, tmp_path / "c", workers=1)
-    with pytest.raises(InputError, match="subword_sampling"):
+    with pytest.raises(InputError, match="subword_regularization"):
         Batches(one, BatchConfig(subword_regularization=0.1))
 
 
@@ -185,7 +185,7 @@ def chrf(bundle: Bundle, rows: list[tuple[str, str]]) -> float:
 
 @pytest.mark.slow
 def test_a_domain_is_learned_and_the_rest_is_not_forgotten(tmp_path: Path) -> None:
-    """The way of docs/models.md: as many general pairs in the mix, and a lower rate.
+    """The way of docs/models.md: as many general pairs in the mix, and a lower learning rate.
 
     As many steps without the domain's sentences show what more training alone does.
     """
@@ -194,14 +194,16 @@ def test_a_domain_is_learned_and_the_rest_is_not_forgotten(tmp_path: Path) -> No
     empty = import_model(tmp_path / "opus-mt-fr-en", tmp_path / "empty")
     wide = write_tsv(tmp_path / "general.tsv", general(3000, seed=1))
     valid = write_tsv(tmp_path / "valid.tsv", general(50, seed=2))
-    learn = recipe(empty.folder, [wide], valid, steps=700, rate=4e-3, schedule="cosine")
+    learn = recipe(empty.folder, [wide], valid, steps=700, learning_rate=4e-3, schedule="cosine")
     knows = Bundle.open(pellucid.train(learn, folder=tmp_path / "first", quiet=True))
     # Out and in again: what is fine-tuned is a model that came from elsewhere.
     public = import_model(
         export_model(knows, tmp_path / "public", "huggingface"), tmp_path / "imported"
     )
     few = write_tsv(tmp_path / "domain.tsv", domain(60, seed=5))
-    gentle: dict[str, Any] = {"steps": 150, "rate": 2e-3, "temperature": 100, "schedule": "cosine"}
+    gentle: dict[str, Any] = {
+        "steps": 150, "learning_rate": 2e-3, "temperature": 100, "schedule": "cosine"
+    }  # fmt: skip
     own, wider = domain(60, seed=8), general(60, seed=9)
     before, kept = chrf(public, own), chrf(public, wider)
     found = {}

@@ -15,7 +15,7 @@ import pellucid
 few, many = int(sys.argv[2]), int(sys.argv[3])
 translator = pellucid.load(sys.argv[1], "ct2", threads=1)
 lines = (f"le phare {number % 97} dort" for number in range(many))
-settings = {"beam": 1, "max_length": 3}
+settings = {"beam_size": 1, "max_length": 3}
 for count, line in enumerate(translator.translate_lines(lines, **settings), 1):
     if count == few:
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -32,7 +32,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 def test_the_peak_does_not_grow(tmp_path: Path, few: int, many: int) -> None:
     """Ten times the lines may not take 8 MB more: 40 bytes a line would."""
     folder = write_bundle(
-        tmp_path / "model", width=8, feed_forward_width=8, heads=1, encoder_layers=1,
+        tmp_path / "model", d_model=8, d_ff=8, num_heads=1, encoder_layers=1,
         decoder_layers=1,
     ).folder  # fmt: skip
     run = subprocess.run(

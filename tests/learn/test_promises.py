@@ -1,4 +1,8 @@
-"""Promises 15 to 21 and 24 on a trained model and a corpus of more than 500 sentences."""
+"""What decoding guarantees, on a trained model and a corpus of more than 500 sentences.
+
+The cache, batches and the engine change no output; scores are those of teacher forcing; int8 costs
+little; odd input is defined; the command keeps lines.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,7 @@ from pellucid.decoding.ct2.engine import Ct2Engine
 from pellucid.decoding.ct2.specification import export
 from pellucid.decoding.options import penalty
 from pellucid.decoding.search.beam import beam_search
-from pellucid.decoding.steps import drained
+from pellucid.decoding.steps import run_to_end
 from pellucid.decoding.torch.engine import TorchEngine, plan_for
 from pellucid.decoding.torch.predictor import TorchPredictor
 from pellucid.tokenizers.sentencepiece import UNK_ID
@@ -105,28 +109,28 @@ def best(results: list[Result]) -> list[Result]:
 
 
 def test_with_cache_is_without_cache(corpus: Corpus) -> None:
-    """Promise 15."""
+    """Decoding with the KV cache gives the outputs of decoding without."""
     some = corpus.sources[::3]
     plain = corpus.torch.translate_ids(some, BEAM.changed(use_cache=False))
     assert same(corpus.beam[::3], plain, 1e-5) > 0.95 * len(some)
 
 
 def test_beam_one_is_greedy(corpus: Corpus) -> None:
-    """Promise 17: beam search itself with one beam, in one batch."""
+    """Beam search itself with one beam, in one batch."""
     model, sources = corpus.torch.model, corpus.sources[::3]
     task = plan_for(model, SPECIAL, sources, GREEDY, None, None)
     search = beam_search(
         task, np.arange(len(sources)), TorchPredictor(model, SPECIAL, sources, GREEDY)
     )
-    results = drained(search)[1]
+    results = run_to_end(search)[1]
     found = [results[i] for i in range(len(sources))]
     assert same(corpus.greedy[::3], found, 1e-5) > 0.95 * len(sources)
 
 
 @pytest.mark.parametrize("kind", ["none", "gnmt", "average"])
 def test_scores_are_teacher_forced(corpus: Corpus, kind: Any) -> None:
-    """Promise 18: each sentence read alone by the whole model, without cache, search, padding."""
-    options = BEAM.changed(length_penalty=kind, alpha=0.6)
+    """Each sentence alone through the whole model, without cache, search or padding."""
+    options = BEAM.changed(length_normalization=kind, length_penalty=0.6)
     sources = corpus.sources[::6]
     for source, result in zip(sources, corpus.torch.translate_ids(sources, options), strict=True):
         for h in result.hypotheses:
@@ -142,11 +146,11 @@ def teacher_forced(engine: TorchEngine, source: list[int], h: Hypothesis) -> flo
         logs = (
             engine.model(torch.tensor([source]), torch.tensor([read]))[0].double().log_softmax(-1)
         )
-    return sum(logs[place, token].item() for place, token in enumerate(written))
+    return sum(logs[position, token].item() for position, token in enumerate(written))
 
 
 def test_batch_mates_do_not_matter(corpus: Corpus) -> None:
-    """Promise 19: alone, in small batches, the other way round; with ct2 in its own way too."""
+    """Alone, in small batches, in the reverse order: the same outputs; with ct2 too."""
     some = corpus.sources[::6]
     alone = [corpus.torch.translate_ids([source], BEAM)[0] for source in some]
     assert same(corpus.beam[::6], alone, 1e-5) > 0.95 * len(some)
@@ -162,9 +166,10 @@ def test_batch_mates_do_not_matter(corpus: Corpus) -> None:
 
 @pytest.mark.parametrize("options", [GREEDY, BEAM], ids=["greedy", "beam"])
 def test_ct2_in_float32_is_torch(corpus: Corpus, options: DecodingOptions) -> None:
-    """Promise 20: the best outputs. The second best, too, but for a few in a hundred: CTranslate2
+    """The best outputs are equal. So are the second best, but for a few in a hundred.
 
-    lets the pad and the start symbol take a place in the beam, and the torch engine does not.
+    CTranslate2 lets the pad and the start symbol take a place in the beam, the torch engine does
+    not.
     """
     assert len(corpus.sources) >= 500
     mine = corpus.greedy if options is GREEDY else corpus.beam
@@ -181,7 +186,7 @@ def test_ct2_in_float32_is_torch(corpus: Corpus, options: DecodingOptions) -> No
 
 @pytest.mark.parametrize("options", [GREEDY, BEAM], ids=["greedy", "beam"])
 def test_int8_costs_little(corpus: Corpus, options: DecodingOptions) -> None:
-    """Promise 20: against the right translations, and in what it scores them."""
+    """In BLEU and chrF against the right translations, and in the model's own scores."""
     references = [[two for _, two in corpus.trained.unseen]]
     sources = corpus.sources[: len(references[0])]
     scores = {}
@@ -202,7 +207,7 @@ def translator(request: pytest.FixtureRequest, trained: Trained) -> Translator:
 
 
 def test_a_cut_output_is_told(translator: Translator, trained: Trained) -> None:
-    """Promise 21: the longest allowed length is reached."""
+    """An output that reaches the maximum length says so."""
     text, whole = trained.unseen[0]
     found = translator.translate([text], max_length=3)[0]
     assert found.ended == found.sentences[0].best.ended == "length"
@@ -216,7 +221,7 @@ def test_a_cut_output_is_told(translator: Translator, trained: Trained) -> None:
     "text", ["", " ", "\t\n", "😀", "\x00", "\x1b[31m", "…", "\ud800", "中文字", "سلام", "\u200b"]
 )
 def test_nothing_to_translate_and_unknown_characters(translator: Translator, text: str) -> None:
-    """Promise 21: defined, and whatever has no letter stays as it was."""
+    """Text without letters stays as it was; anything else is translated."""
     found = translator.translate([text])[0]
     if not any(character.isalpha() for character in text.replace("\x1b[31m", "")):
         assert found.text.encode("utf-8", "replace") == text.encode("utf-8", "replace")
@@ -235,9 +240,9 @@ def test_unknown_characters_in_a_sentence(translator: Translator, trained: Train
 
 
 def test_ten_thousand_words(translator: Translator, trained: Trained) -> None:
-    """Promise 21: a line without an end comes through in parts, which is told, and none is lost.
+    """A line without an end is translated in parts, which is reported, and no part is lost.
 
-    A part is no longer than what the model has learned from, or most of its words would be lost.
+    A part is no longer than the training sentences, or most of its words would be lost.
     """
     words = [word for one, _ in trained.unseen for word in one.removesuffix(".").split()]
     text = " ".join((words * 5)[:10_000])
@@ -256,10 +261,10 @@ def test_ten_thousand_words(translator: Translator, trained: Trained) -> None:
     "size", [50_000, pytest.param(1_000_000, marks=pytest.mark.slow)], ids=["50 kB", "1 MB"]
 )
 def test_a_line_without_spaces(trained: Trained, size: int) -> None:
-    """Promise 21: no hang, in time that grows as the line does; every part is translated."""
+    """No hang: the time grows linearly with the line, and every part is translated."""
     translator = pellucid.load(trained.bundle.folder, "ct2")
     report = TranslationReport()
-    limits = {"beam": 1, "max_length": 20}
+    limits = {"beam_size": 1, "max_length": 20}
     made = next(translator.translate_lines(["bokuo" * (size // 5)], report=report, **limits))
     assert report.split == 1
     assert report.sentences > size / 100
@@ -267,7 +272,7 @@ def test_a_line_without_spaces(trained: Trained, size: int) -> None:
 
 
 def test_the_command_keeps_lines(trained: Trained) -> None:
-    """Promise 24: N lines in, N out, in order; and without PyTorch, by the bundle's own ct2/."""
+    """N lines in, N lines out, in order; and without PyTorch, by the bundle's own ct2/."""
     assert trained.bundle.has_ct2
     pairs = trained.unseen
     lines = [one if n % 7 else "" for n, (one, _) in enumerate(pairs)]

@@ -47,6 +47,7 @@ decay_fraction = 0.5
 [validation]
 every = 125
 sentences = 50
+[early_stopping]
 metric = "bleu"
 """
 _TRAIN, _VALID, _UNSEEN = 1500, 100, 520

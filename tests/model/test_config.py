@@ -37,19 +37,19 @@ def test_a_config_cannot_be_changed_in_place() -> None:
 
 
 WRONG = [
-    ({"heads": 7}, ["heads = 7", "width = 512", "set heads to 8"]),
-    ({"key_value_heads": 3}, ["key_value_heads = 3", "heads = 8"]),
-    ({"width": 24, "heads": 8, "positions": "rotary"}, ["rotary", "odd", "even"]),
-    ({"width": 33, "heads": 3}, ["sinusoidal", "width = 33", "even"]),
-    ({"widht": 256}, ["'widht'", "did you mean 'width'"]),
-    ({"wombat": 256}, ["'wombat'", "known: ", "width"]),
+    ({"num_heads": 7}, ["num_heads = 7", "d_model = 512", "set num_heads to 8"]),
+    ({"num_kv_heads": 3}, ["num_kv_heads = 3", "num_heads = 8"]),
+    ({"d_model": 24, "num_heads": 8, "position_encoding": "rotary"}, ["rotary", "odd", "even"]),
+    ({"d_model": 33, "num_heads": 3}, ["sinusoidal", "d_model = 33", "even"]),
+    ({"d_modle": 256}, ["'d_modle'", "did you mean 'd_model'"]),
+    ({"wombat": 256}, ["'wombat'", "known: ", "d_model"]),
     ({"norm": "psot"}, ["'norm'", "'psot'", "'post', 'pre' or 'sandwich'"]),
     ({"activation": "tanh"}, ["'activation'", "'relu'"]),
     ({"dropout": 1.0}, ["'dropout'", "1.0", "less than 1"]),
-    ({"width": "wide"}, ["'width'", "'wide'", "integer"]),
-    ({"width": 0}, ["'width'", "0", "greater than"]),
+    ({"d_model": "wide"}, ["'d_model'", "'wide'", "integer"]),
+    ({"d_model": 0}, ["'d_model'", "0", "greater than"]),
     ({"pad_id": 50}, ["pad_id = 50", "below vocab_size"]),
-    ({"source_vocab_size": 40}, ["tie = 'all'", "'decoder' or 'none'"]),
+    ({"source_vocab_size": 40}, ["tie_embeddings = 'all'", "'decoder' or 'none'"]),
 ]
 
 

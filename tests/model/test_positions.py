@@ -48,14 +48,14 @@ def test_computed_once_and_grown_when_needed() -> None:
 
 @pytest.mark.parametrize("kind", ["sinusoidal", "rotary", "none"])
 def test_longer_than_anything_seen(kind: str) -> None:
-    config = ModelConfig.preset("tiny", vocab_size=20, positions=kind, max_length=8)
+    config = ModelConfig.preset("tiny", vocab_size=20, position_encoding=kind, max_length=8)
     model = Transformer(config).eval()
     with torch.no_grad():
         assert model(torch.ones(1, 700, dtype=torch.long), torch.ones(1, 3).long()).isfinite().all()
 
 
 def test_learned_positions_end_with_a_clear_line() -> None:
-    config = ModelConfig.preset("tiny", vocab_size=20, positions="learned", max_length=8)
+    config = ModelConfig.preset("tiny", vocab_size=20, position_encoding="learned", max_length=8)
     model = Transformer(config).eval()
     model(torch.ones(1, 8, dtype=torch.long), torch.ones(1, 8, dtype=torch.long))
     with pytest.raises(InputError, match=r"9 tokens is longer than the 8 learned positions.*raise"):

@@ -35,11 +35,13 @@ def test_tying() -> None:
         return Transformer(ModelConfig.preset("tiny", vocab_size=100, **changes)).num_parameters()
 
     matrix = 100 * 128
-    assert parameters(tie="decoder") == parameters(tie="all") + matrix
-    assert parameters(tie="none") == parameters(tie="all") + 2 * matrix
-    assert parameters(tie="all", output_bias=True) == parameters(tie="all") + 100
+    assert parameters(tie_embeddings="decoder") == parameters(tie_embeddings="all") + matrix
+    assert parameters(tie_embeddings="none") == parameters(tie_embeddings="all") + 2 * matrix
+    assert (
+        parameters(tie_embeddings="all", output_bias=True) == parameters(tie_embeddings="all") + 100
+    )
     other = Transformer(
-        ModelConfig.preset("tiny", vocab_size=100, source_vocab_size=70, tie="decoder")
+        ModelConfig.preset("tiny", vocab_size=100, source_vocab_size=70, tie_embeddings="decoder")
     )
     assert other(torch.tensor([[69]]), torch.tensor([[99]])).shape == (1, 1, 100)
 
@@ -69,10 +71,10 @@ def test_first_weights_are_calm(norm: str) -> None:
     config = ModelConfig.preset(
         "base",
         vocab_size=500,
-        width=128,
-        feed_forward_width=512,
+        d_model=128,
+        d_ff=512,
         norm=norm,
-        tie="none",
+        tie_embeddings="none",
         dropout=0.0,
     )
     model = Transformer(config)

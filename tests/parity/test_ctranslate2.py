@@ -29,30 +29,31 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "paper": {},
     "pre": {"norm": "pre"},
     "sandwich": {"norm": "sandwich"},
-    "sandwich, rms": {"norm": "sandwich", "norm_kind": "rms"},
-    "rms": {"norm": "pre", "norm_kind": "rms"},
-    "post, rms": {"norm_kind": "rms", "activation": "silu"},
+    "sandwich, rms": {"norm": "sandwich", "norm_type": "rms"},
+    "rms": {"norm": "pre", "norm_type": "rms"},
+    "post, rms": {"norm_type": "rms", "activation": "silu"},
     "gelu": {"activation": "gelu"},
     "gelu_tanh": {"activation": "gelu_tanh", "norm": "pre"},
-    "swiglu": {"activation": "swiglu", "norm": "pre", "norm_kind": "rms"},
+    "swiglu": {"activation": "swiglu", "norm": "pre", "norm_type": "rms"},
     "geglu": {"activation": "geglu"},
     "geglu_tanh": {"activation": "geglu_tanh", "feed_forward_bias": False},
     "halves": {"position_layout": "halves"},
     "another base": {"position_base": 500.0},
-    "learned": {"positions": "learned", "max_length": 64},
-    "rotary": {"positions": "rotary", "norm": "pre"},
-    "rotary, halves": {"positions": "rotary", "position_layout": "halves"},
-    "none": {"positions": "none"},
-    "grouped": {"heads": 4, "key_value_heads": 2},
-    "multi-query": {"heads": 4, "key_value_heads": 1, "norm": "pre"},
+    "learned": {"position_encoding": "learned", "max_length": 64},
+    "rotary": {"position_encoding": "rotary", "norm": "pre"},
+    "rotary, halves": {"position_encoding": "rotary", "position_layout": "halves"},
+    "rotary, another theta": {"position_encoding": "rotary", "rope_theta": 500.0},
+    "none": {"position_encoding": "none"},
+    "grouped": {"num_heads": 4, "num_kv_heads": 2},
+    "multi-query": {"num_heads": 4, "num_kv_heads": 1, "norm": "pre"},
     "qk_norm": {"qk_norm": "self", "norm": "pre"},
     "no bias": {"attention_bias": False, "feed_forward_bias": False},
-    "tie decoder": {"tie": "decoder"},
-    "tie none": {"tie": "none", "scale_embedding": False},
+    "tie decoder": {"tie_embeddings": "decoder"},
+    "tie none": {"tie_embeddings": "none", "scale_embedding": False},
     "embedding_norm": {"embedding_norm": True},
     "modern": {
-        "norm": "pre", "norm_kind": "rms", "activation": "swiglu", "positions": "rotary",
-        "heads": 4, "key_value_heads": 2, "qk_norm": "self", "attention_bias": False,
+        "norm": "pre", "norm_type": "rms", "activation": "swiglu", "position_encoding": "rotary",
+        "num_heads": 4, "num_kv_heads": 2, "qk_norm": "self", "attention_bias": False,
         "feed_forward_bias": False,
     },
 }  # fmt: skip
@@ -76,7 +77,7 @@ def one_thread() -> Any:
 def random_model(seed: int = 0, **changes: Any) -> Transformer:
     """A model whose outputs end sooner or later, and never hold the pad or the start symbol."""
     torch.manual_seed(seed)
-    settings = {"vocab_size": VOCAB, "width": 32, "feed_forward_width": 48, "heads": 4}
+    settings = {"vocab_size": VOCAB, "d_model": 32, "d_ff": 48, "num_heads": 4}
     settings |= {"encoder_layers": 2, "decoder_layers": 2, "output_bias": True}
     model = Transformer(ModelConfig(**{**settings, **changes})).eval().requires_grad_(False)
     for name, parameter in model.named_parameters():
@@ -239,7 +240,7 @@ def test_next_tokens(pair: Any) -> None:
         assert [log for _, log in a] == pytest.approx([log for _, log in b], abs=TOLERANCE)
 
 
-@pytest.mark.parametrize("shape", [{}, {"key_value_heads": 2}, {"key_value_heads": 1}])
+@pytest.mark.parametrize("shape", [{}, {"num_kv_heads": 2}, {"num_kv_heads": 1}])
 @pytest.mark.parametrize("alignment", [(-1, None), (0, None), (0, 0), (1, 2), (0, 3)])
 def test_attention(
     tmp_path: Path, shape: dict[str, int], alignment: tuple[int, int | None]
@@ -267,9 +268,9 @@ def test_attention(
     ("changes", "named"),
     [
         ({"sample": True}, "sample"),
-        ({"length_penalty": "gnmt"}, "gnmt"),
+        ({"length_normalization": "gnmt"}, "gnmt"),
         ({"stop": "proven"}, "stop"),
-        ({"watch": 3}, "watch"),
+        ({"record_candidates": 3}, "record_candidates"),
         ({"use_cache": False}, "use_cache"),
         ({"patience": 0.5}, "patience"),
     ],

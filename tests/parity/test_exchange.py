@@ -239,8 +239,8 @@ def test_there_and_back(case: Case, tmp_path: Path) -> None:
     [
         {"position_layout": "halves", "activation": "silu"},
         {},  # positions in turn: columns are moved
-        {"tie": "decoder", "activation": "gelu_tanh"},
-        {"tie": "none", "attention_bias": False, "feed_forward_bias": False},
+        {"tie_embeddings": "decoder", "activation": "gelu_tanh"},
+        {"tie_embeddings": "none", "attention_bias": False, "feed_forward_bias": False},
     ],
 )
 def test_our_own_models_in_transformers(tmp_path: Path, changes: dict[str, Any]) -> None:

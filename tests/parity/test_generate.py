@@ -3,7 +3,7 @@
 How their options map onto ours (max_length counts the start symbol there and not here):
 
 - num_beams, num_return_sequences: beam, n_best.
-- length_penalty p: length_penalty = "average", alpha = p. Their length counts the end symbol and
+- length_penalty p: length_normalization = "average", alpha = p. Their length counts the end symbol and
   not the start, like ours.
 - early_stopping True: stop = "full" with patience 1. "never": "proven".
 - max_length n: max_length = n - 1, with max_length_ratio and _extra out of the way.
@@ -99,7 +99,7 @@ def test_generate(beams: int, stop: tuple[str, Any]) -> None:
             beam_only = {} if beams == 1 else {"length_penalty": alpha, "early_stopping": stop[1]}
             wanted = generated(peer, sources, beams, n, LONGEST, **beam_only)
             found = ours(
-                model, sources, beams, n, length_penalty="average", alpha=alpha, stop=stop[0]
+                model, sources, beams, n, length_normalization="average", length_penalty=alpha, stop=stop[0]
             )
             compared += check(found, wanted, beams == 1)
             ends |= {(h.ended, h.length) for r in found for h in r.hypotheses}
@@ -113,8 +113,8 @@ def test_generate(beams: int, stop: tuple[str, Any]) -> None:
     ("mine", "other"),
     [
         ({"min_length": 6}, {"min_length": 6}),
-        ({"no_repeat_ngram": 2}, {"no_repeat_ngram_size": 2}),
-        ({"forbidden": set(range(1, 20))}, {"bad_words_ids": [[t] for t in range(1, 20)]}),
+        ({"no_repeat_ngram_size": 2}, {"no_repeat_ngram_size": 2}),
+        ({"suppress_tokens": set(range(1, 20))}, {"bad_words_ids": [[t] for t in range(1, 20)]}),
     ],
 )
 def test_generate_with_rules(beams: int, mine: dict[str, Any], other: dict[str, Any]) -> None:

@@ -41,9 +41,9 @@ def shaken(model: nn.Module) -> nn.Module:
 def our_config(**changes: Any) -> ModelConfig:
     shape = {
         "vocab_size": VOCAB,
-        "width": WIDTH,
-        "feed_forward_width": INNER,
-        "heads": HEADS,
+        "d_model": WIDTH,
+        "d_ff": INNER,
+        "num_heads": HEADS,
         "encoder_layers": LAYERS,
         "decoder_layers": LAYERS,
         "dropout": 0.0,
@@ -83,7 +83,7 @@ def test_bert() -> None:
     ours = EncoderOnly(
         our_config(
             activation="gelu",
-            positions="learned",
+            position_encoding="learned",
             max_length=40,
             scale_embedding=False,
             embedding_norm=True,
@@ -132,7 +132,7 @@ def test_gpt2() -> None:
         our_config(
             norm="pre",
             activation="gelu_tanh",
-            positions="learned",
+            position_encoding="learned",
             max_length=40,
             scale_embedding=False,
         )
@@ -199,24 +199,24 @@ LLAMA_SHAPE = {
     "initializer_range": 0.2,
 }
 LLAMA_HABITS = {
-    "norm_kind": "rms",
-    "positions": "rotary",
+    "norm_type": "rms",
+    "position_encoding": "rotary",
     "position_layout": "halves",
     "attention_bias": False,
     "feed_forward_bias": False,
 }
 
 
-@pytest.mark.parametrize("key_value_heads", [1, 2, 4])
+@pytest.mark.parametrize("num_kv_heads", [1, 2, 4])
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gemma2"])
-def test_llama_family(family: str, key_value_heads: int) -> None:
+def test_llama_family(family: str, num_kv_heads: int) -> None:
     torch.manual_seed(7)
-    shape = {**LLAMA_SHAPE, "num_key_value_heads": key_value_heads}
-    habits = {**LLAMA_HABITS, "key_value_heads": key_value_heads}
+    shape = {**LLAMA_SHAPE, "num_key_value_heads": num_kv_heads}
+    habits = {**LLAMA_HABITS, "num_kv_heads": num_kv_heads}
     if family == "llama":
         peer = shaken(LlamaForCausalLM(LlamaConfig(**shape)))
         config = our_config(
-            norm="pre", activation="swiglu", scale_embedding=False, tie="none", **habits
+            norm="pre", activation="swiglu", scale_embedding=False, tie_embeddings="none", **habits
         )
     elif family == "qwen3":
         peer = shaken(Qwen3ForCausalLM(Qwen3Config(**shape)))
@@ -224,7 +224,7 @@ def test_llama_family(family: str, key_value_heads: int) -> None:
             norm="pre",
             activation="swiglu",
             scale_embedding=False,
-            tie="none",
+            tie_embeddings="none",
             qk_norm="self",
             **habits,
         )
@@ -241,7 +241,7 @@ def test_llama_family(family: str, key_value_heads: int) -> None:
                 )
             )
         )
-        config = our_config(norm="sandwich", activation="geglu_tanh", tie="all", **habits)
+        config = our_config(norm="sandwich", activation="geglu_tanh", tie_embeddings="all", **habits)
     ours = DecoderOnly(config).eval()
     copy_llama_like(ours, peer, gain_offset=1.0 if family == "gemma2" else 0.0)
     ids = torch.randint(1, VOCAB, (2, 12))

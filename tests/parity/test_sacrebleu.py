@@ -10,13 +10,20 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
 from pellucid.evaluation import evaluate, significance
-from pellucid.evaluation.metrics import sacrebleu as measures
-from pellucid.evaluation.metrics.sacrebleu import sacrebleu_measures
+from pellucid.evaluation.metrics import sacrebleu
+from pellucid.evaluation.metrics.bleu import Bleu
+from pellucid.evaluation.metrics.chrf import Chrf
+from pellucid.evaluation.metrics.corpus_metric import CorpusMetric
+from pellucid.evaluation.metrics.ter import Ter
 from tests.systems import french_and_english, spoiled
 
 SOURCES, ENGLISH = french_and_english(80)
 REFERENCES = [ENGLISH, spoiled(ENGLISH, 0.1, 1), spoiled(ENGLISH, 0.2, 2)]
 SYSTEMS = [spoiled(ENGLISH, share, seed) for share, seed in ((0.2, 3), (0.25, 4), (0.6, 5))]
+
+
+def ours(references: list[list[str]]) -> list[CorpusMetric]:
+    return [Bleu(references), Chrf(references), Ter(references)]
 
 
 def by_hand(count: int, **settings: Any) -> dict[str, Any]:
@@ -83,7 +90,7 @@ def test_paired_bootstrap(monkeypatch: pytest.MonkeyPatch, count: int, seed: int
             # sacreBLEU sums in single precision
             assert score.interval.mean == pytest.approx(result.mean, rel=1e-5)
             assert score.interval.margin == pytest.approx(result.ci, rel=1e-4)
-        compared = [one for one in found.comparisons if one.measure.key == key]
+        compared = [one for one in found.comparisons if one.metric.key == key]
         assert [one.difference.p_value for one in compared] == [r.p_value for r in results[1:]]
     assert len({one.difference.p_value for one in found.comparisons}) > 2  # some are in doubt
 
@@ -103,11 +110,11 @@ def test_confidence(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_groups_by_length_are_scored_as_if_alone() -> None:
     found = evaluate(SYSTEMS[0], source=SOURCES, references=REFERENCES[:2], resamples=0)
     groups = found.systems[0].by_length
-    assert sorted(place for row in groups for place in row.group.places) == list(range(80))
+    assert sorted(place for row in groups for place in row.group.indices) == list(range(80))
     assert len(groups) > 2
     for row in groups:
-        texts = [SYSTEMS[0][place] for place in row.group.places]
-        references = [[r[place] for place in row.group.places] for r in REFERENCES[:2]]
+        texts = [SYSTEMS[0][place] for place in row.group.indices]
+        references = [[r[place] for place in row.group.indices] for r in REFERENCES[:2]]
         for key, metric in (("bleu", BLEU()), ("chrf", CHRF()), ("ter", TER())):
             assert row.scores[key] == pytest.approx(
                 metric.corpus_score(texts, references).score, abs=1e-9
@@ -120,30 +127,28 @@ LINE = st.text(alphabet="ab .,\u00e9\u4e2d1A\u00a0\t", max_size=12)
 def test_counts_do_not_depend_on_how_many_are_made_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    wanted = [m.counts([], SYSTEMS[0]) for m in sacrebleu_measures(REFERENCES)]
-    monkeypatch.setattr(measures, "AT_ONCE", 7)
-    for measure, counts in zip(sacrebleu_measures(REFERENCES), wanted, strict=True):
-        assert (measure.counts([], SYSTEMS[0]) == counts).all()
+    wanted = [m.statistics([], SYSTEMS[0]) for m in ours(REFERENCES)]
+    monkeypatch.setattr(sacrebleu, "BATCH_SENTENCES", 7)
+    for metric, statistics in zip(ours(REFERENCES), wanted, strict=True):
+        assert (metric.statistics([], SYSTEMS[0]) == statistics).all()
 
 
 @settings(max_examples=60)
 @given(st.lists(st.tuples(LINE, LINE, LINE), min_size=1, max_size=6))
 def test_any_lines(rows: list[tuple[str, str, str]]) -> None:
     texts, *references = ([row[side] for row in rows] for side in range(3))
-    for measure, metric in zip(
-        sacrebleu_measures(references), (BLEU(), CHRF(), TER()), strict=True
-    ):
-        counts = measure.counts([], texts)
-        wanted = metric.corpus_score(texts, references).score
-        assert measure.score(counts.sum(axis=0)) == pytest.approx(wanted, abs=1e-9)
-        assert measure.signature(0, 1) == str(metric.get_signature())
+    for mine, theirs in zip(ours(references), (BLEU(), CHRF(), TER()), strict=True):
+        statistics = mine.statistics([], texts)
+        wanted = theirs.corpus_score(texts, references).score
+        assert mine.score(statistics.sum(axis=0)) == pytest.approx(wanted, abs=1e-9)
+        assert mine.signature(0, 1) == str(theirs.get_signature())
 
 
 def test_draws_do_not_depend_on_how_many_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once = np.concatenate(list(significance.draws(37, 100, 5)))
+    at_once = np.concatenate(list(significance.draw_resamples(37, 100, 5)))
     wanted = np.random.default_rng(5).choice(37, size=(100, 37), replace=True)
     assert (at_once == wanted).all()
-    monkeypatch.setattr(significance, "_AT_ONCE", 200)
-    some = list(significance.draws(37, 100, 5))
+    monkeypatch.setattr(significance, "_DRAWS_IN_MEMORY", 200)
+    some = list(significance.draw_resamples(37, 100, 5))
     assert len(some) == 20
     assert (np.concatenate(some) == at_once).all()

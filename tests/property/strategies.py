@@ -23,27 +23,27 @@ VOCAB = 23
 @st.composite
 def configs(draw: st.DrawFn, **fixed: Any) -> ModelConfig:
     """Any variant of the model, small."""
-    key_value_heads = draw(st.sampled_from([1, 2, 3]))
+    num_kv_heads = draw(st.sampled_from([1, 2, 3]))
     values: dict[str, Any] = {
         "vocab_size": VOCAB,
-        "heads": key_value_heads * draw(st.integers(1, 2)),
-        "key_value_heads": key_value_heads,
-        "feed_forward_width": draw(st.sampled_from([5, 16, 33])),
+        "num_heads": num_kv_heads * draw(st.integers(1, 2)),
+        "num_kv_heads": num_kv_heads,
+        "d_ff": draw(st.sampled_from([5, 16, 33])),
         "encoder_layers": draw(st.integers(1, 3)),
         "decoder_layers": draw(st.integers(1, 3)),
         "norm": draw(st.sampled_from(get_args(NormPlacement))),
-        "norm_kind": draw(st.sampled_from(get_args(NormType))),
+        "norm_type": draw(st.sampled_from(get_args(NormType))),
         "activation": draw(st.sampled_from(get_args(Activation))),
-        "positions": draw(st.sampled_from(get_args(PositionEncoding))),
+        "position_encoding": draw(st.sampled_from(get_args(PositionEncoding))),
         "position_layout": draw(st.sampled_from(get_args(PositionLayout))),
-        "tie": draw(st.sampled_from(get_args(EmbeddingTying))),
+        "tie_embeddings": draw(st.sampled_from(get_args(EmbeddingTying))),
         "qk_norm": draw(st.sampled_from(get_args(QueryKeyNorm))),
         "max_length": 32,
         "dropout": 0.3,  # must not matter in eval mode
         "attention_dropout": 0.2,
         "activation_dropout": 0.2,
     }
-    values["width"] = values["heads"] * draw(st.sampled_from([2, 4, 8]))
+    values["d_model"] = values["num_heads"] * draw(st.sampled_from([2, 4, 8]))
     for switch in (
         "attention_bias",
         "feed_forward_bias",

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pellucid.config import BatchConfig
 from pellucid.data.batches import Batch, Batches
-from pellucid.data.buckets import cut
+from pellucid.data.buckets import batch_ends
 from pellucid.data.prepare import prepare
 from pellucid.data.store import PreparedData
 from tests import made_up
@@ -164,7 +164,7 @@ def test_cutting_is_greedy_and_within_the_budget(
     lengths: list[int], tokens: int, part: float
 ) -> None:
     first = max(1, int(part * tokens))
-    ends = cut(np.array(lengths, np.int32), tokens, first).tolist()
+    ends = batch_ends(np.array(lengths, np.int32), tokens, first).tolist()
     assert ends[-1] == len(lengths)
     for start, end in zip([0, *ends[:-1]], ends, strict=True):
         room = tokens if start else first

@@ -1,4 +1,4 @@
-"""Promises 15 to 19 and 21 over tiny random models of every variant."""
+"""Searches over tiny random models of every variant: equal, exact, within their limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pellucid.decoding import DecodingOptions, Fate, Hypothesis, Result, SpecialIds
 from pellucid.decoding.options import penalty
 from pellucid.decoding.search.beam import beam_search
-from pellucid.decoding.steps import drained
+from pellucid.decoding.steps import run_to_end
 from pellucid.decoding.torch.engine import TorchEngine, plan_for, run, search
 from pellucid.decoding.torch.predictor import TorchPredictor
 from pellucid.model import Transformer
@@ -73,10 +73,10 @@ def settings_of_search(draw: st.DrawFn, **fixed: Any) -> DecodingOptions:
     """Any options of greedy and beam search, short outputs."""
     beam = draw(st.integers(1, 5))
     values = {
-        "beam": beam,
+        "beam_size": beam,
         "n_best": draw(st.integers(1, beam)),
-        "length_penalty": draw(st.sampled_from(["none", "gnmt", "average"])),
-        "alpha": draw(st.sampled_from([-0.7, 0.0, 0.6, 1.0, 1.7])),
+        "length_normalization": draw(st.sampled_from(["none", "gnmt", "average"])),
+        "length_penalty": draw(st.sampled_from([-0.7, 0.0, 0.6, 1.0, 1.7])),
         "max_length": draw(st.integers(1, 9)),
         "min_length": 0,
         "stop": draw(st.sampled_from(["full", "proven"])),
@@ -88,10 +88,10 @@ def settings_of_search(draw: st.DrawFn, **fixed: Any) -> DecodingOptions:
 
 @st.composite
 def penalised(draw: st.DrawFn) -> DecodingOptions:
-    """The same, sometimes without repeated n-grams or with forbidden tokens."""
+    """The same, sometimes without repeated n-grams or with suppressed tokens."""
     return draw(settings_of_search()).changed(
-        no_repeat_ngram=draw(st.sampled_from([0, 1, 2])),
-        forbidden=draw(st.frozensets(st.integers(3, 4), max_size=1)),
+        no_repeat_ngram_size=draw(st.sampled_from([0, 1, 2])),
+        suppress_tokens=draw(st.frozensets(st.integers(3, 4), max_size=1)),
     )
 
 
@@ -124,7 +124,11 @@ def teacher_forced(model: Transformer, source: list[int], h: Hypothesis) -> list
 @given(cases(), penalised())
 @settings(max_examples=60)
 def test_with_cache_is_without_cache(case: Case, options: DecodingOptions) -> None:
-    """Promise 15."""
+    """The KV cache changes nothing: same tokens and scores as computing all positions anew.
+
+    In double precision, as in `test_scores_are_teacher_forced`.
+    """
+    case.model.double()
     cached = run(case.model, SPECIAL, case.sources, options, case.prefixes)
     plain = options.changed(use_cache=False)
     same(cached, run(case.model, SPECIAL, case.sources, plain, case.prefixes))
@@ -159,7 +163,7 @@ def every_output(model: Transformer, source: list[int], length: int) -> list[tup
 def test_wide_enough_is_exhaustive(
     case: Case, kind: str, alpha: float, length: int, early_exit: bool
 ) -> None:
-    """Promise 16: exactly the n best of all possible outputs, in their order."""
+    """A beam wide enough finds exactly the n best of all possible outputs, in their order."""
     options = DecodingOptions(
         beam_size=150,
         n_best=10,
@@ -189,34 +193,34 @@ def test_wide_enough_is_exhaustive(
 
 
 def beam_of_one(case: Case, options: DecodingOptions) -> list[Result]:
-    """Beam search itself with one beam; `run` would take the greedy walk."""
+    """Beam search itself with one beam; `run` would use greedy search."""
     sources, prefixes = case.sources, case.prefixes
     task = plan_for(case.model, SPECIAL, sources, options, prefixes, None)
     predictor = TorchPredictor(case.model, SPECIAL, sources, options)
     steps = beam_search(task, np.arange(len(sources)), predictor)
-    results = drained(steps)[1]
+    results = run_to_end(steps)[1]
     return [results[i] for i in range(len(sources))]
 
 
 @given(cases(), penalised())
 @settings(max_examples=60)
 def test_beam_one_is_greedy(case: Case, options: DecodingOptions) -> None:
-    """Promise 17."""
-    options = options.changed(beam=1, n_best=1, stop="full", patience=1.0)
+    """Beam search with a beam of 1 gives what greedy search gives."""
+    options = options.changed(beam_size=1, n_best=1, stop="full", patience=1.0)
     same(run(case.model, SPECIAL, case.sources, options, case.prefixes), beam_of_one(case, options))
 
 
 @given(cases(), settings_of_search(), st.booleans())
 @settings(max_examples=60)
 def test_scores_are_teacher_forced(case: Case, options: DecodingOptions, sample: bool) -> None:
-    """Promise 18, for each length penalty, and for sampled outputs too.
+    """Scores are the model's own, for each length penalty, and for sampled outputs too.
 
     In double precision: the norms of a model 4 numbers wide can blow up float32's rounding beyond
     the tolerance, and it is the search that is tested here.
     """
     case.model.double()
     if sample:
-        options = options.changed(sample=True, beam=1, temperature=1.5)
+        options = options.changed(sample=True, beam_size=1, temperature=1.5)
     for source, result in zip(
         case.sources, run(case.model, SPECIAL, case.sources, options, case.prefixes), strict=True
     ):
@@ -234,9 +238,9 @@ def test_scores_are_teacher_forced(case: Case, options: DecodingOptions, sample:
 def test_batch_mates_do_not_matter(
     case: Case, options: DecodingOptions, random: Any, sample: bool
 ) -> None:
-    """Promise 19: alone, together, in another order, in small batches."""
+    """Same results alone, together, in another order, in small batches."""
     if sample:
-        options = options.changed(sample=True, beam=1, top_p=0.9)
+        options = options.changed(sample=True, beam_size=1, top_p=0.9)
     together = run(case.model, SPECIAL, case.sources, options, case.prefixes)
     alone = [
         run(case.model, SPECIAL, [source], options, [prefix], keys=[key])[0]
@@ -261,7 +265,7 @@ def test_batch_mates_do_not_matter(
 @given(cases(), penalised())
 @settings(max_examples=60)
 def test_outputs_obey(case: Case, options: DecodingOptions) -> None:
-    """Prefix kept, nothing forbidden, lengths within limits, n-best sorted and distinct."""
+    """Prefix kept, nothing suppressed, lengths within limits, n-best sorted and distinct."""
     results = run(case.model, SPECIAL, case.sources, options, case.prefixes)
     never = {SPECIAL.pad, SPECIAL.start, SPECIAL.end, *options.suppress_tokens}
     for source, prefix, result in zip(case.sources, case.prefixes, results, strict=True):
@@ -298,31 +302,31 @@ def test_early_exit_changes_nothing(case: Case, options: DecodingOptions) -> Non
 @settings(max_examples=40)
 def test_steps_tell_the_whole_story(case: Case, options: DecodingOptions) -> None:
     """The results can be rebuilt from the steps alone, as the page's tree does."""
-    steps, results = drained(search(case.model, SPECIAL, case.sources, options, case.prefixes))
-    beams: dict[int, list[tuple[int, ...]]] = {i: [()] for i in range(len(case.sources))}
-    ended: dict[int, set[tuple[int, ...]]] = {i: set() for i in range(len(case.sources))}
+    steps, results = run_to_end(search(case.model, SPECIAL, case.sources, options, case.prefixes))
+    live: dict[int, list[tuple[int, ...]]] = {i: [()] for i in range(len(case.sources))}
+    finished: dict[int, set[tuple[int, ...]]] = {i: set() for i in range(len(case.sources))}
     first = min(len(p) for p in case.prefixes)
-    primed = steps[0].length - 1
-    assert primed <= first
+    prefilled = steps[0].length - 1
+    assert prefilled <= first
     for i, prefix in enumerate(case.prefixes):
-        beams[i] = [tuple(prefix[:primed])]
+        live[i] = [tuple(prefix[:prefilled])]
     done: list[int] = []
     for step in steps:
         assert not set(done) & set(step.sentences.tolist())
         for sentence in step.sentences.tolist():
-            grown = []
+            extended = []
             for c in step.candidates(sentence):
-                tokens = (*beams[sentence][c.parent], c.token)
+                tokens = (*live[sentence][c.parent], c.token)
                 assert len(tokens) == step.length
                 if c.fate == Fate.KEPT:
-                    grown.append(tokens)
-                elif c.fate == Fate.ENDED:
-                    ended[sentence].add(tokens)
-            beams[sentence] = grown
+                    extended.append(tokens)
+                elif c.fate == Fate.FINISHED:
+                    finished[sentence].add(tokens)
+            live[sentence] = extended
         done += step.done
     assert sorted(done) == list(range(len(case.sources)))
     for sentence, result in enumerate(results):
         for h in result.hypotheses:
             if h.ended != "blocked":
                 tokens = (*h.tokens, SPECIAL.end) if h.ended == "eos" else h.tokens
-                assert tokens in ended[sentence]
+                assert tokens in finished[sentence]

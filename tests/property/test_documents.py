@@ -13,8 +13,7 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
 from pellucid.errors import InputError
-from pellucid.text import preserve as protected
-from pellucid.text.documents import open_document, placeholders, protect
+from pellucid.text.documents import open_document, placeholders, protect, protected
 
 ANY = st.text(st.characters(codec="utf-8"), max_size=120)
 

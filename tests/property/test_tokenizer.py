@@ -1,4 +1,4 @@
-"""Any text comes back from its tokens, however it was cut."""
+"""Any text comes back from its tokens, however it was segmented."""
 
 import pytest
 from hypothesis import example, given, settings

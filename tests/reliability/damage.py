@@ -10,7 +10,7 @@ from pathlib import Path
 
 import torch
 
-from pellucid.storage.manifest import manifest_hash
+from pellucid.storage.folder import manifest_hash
 
 DAMAGES: dict[str, Callable[[Path], object]] = {
     "flipped": lambda path: path.write_bytes(_flipped(path.read_bytes())),
@@ -48,6 +48,7 @@ def sign(folder: Path) -> None:
     """Make the manifest of a checkpoint agree with its files as they are now."""
     manifest = json.loads((folder / "manifest.json").read_text())
     for name, entry in manifest["files"].items():
-        entry["sha256"] = hashlib.sha256((folder / name).read_bytes()).hexdigest()
+        data = (folder / name).read_bytes()
+        entry |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
     manifest["sha256"] = manifest_hash(manifest)
     (folder / "manifest.json").write_text(json.dumps(manifest))

@@ -117,13 +117,13 @@ def train_and_record(recipe: Path, folder: Path, last: int, *settings: str) -> N
     """Train until a step and get SIGTERM there; write down which pairs each step took."""
 
     def record(loop: Loop, batches: list[Any]) -> None:
-        step = loop.place.step + 1
+        step = loop.state.step + 1
         with (folder / f"order-{loop.group.rank}.jsonl").open("a") as file:
             for batch in batches:
                 row = [step, batch.epoch, batch.index, batch.pairs.tolist(), batch.target_tokens]
                 file.write(json.dumps(row) + "\n")
         if step == last:
-            loop.signals.asked = signal.SIGTERM
+            loop.signals.received = signal.SIGTERM
 
     before_step(record)
     train(recipe, folder, *settings)
@@ -133,7 +133,7 @@ def train_and_weigh(recipe: Path, folder: Path, *settings: str) -> None:
     """Train, and write down how many numbers this process holds, and how many there are in all."""
 
     def weigh(loop: Loop, batches: list[Any]) -> None:
-        if loop.place.step == 4:
+        if loop.state.step == 4:
             parameters = list(loop.model.parameters())
             held = [*parameters, *(t for t in loop.optimizers.tensors().values() if t.ndim)]
             own = [len(getattr(t, "to_local", lambda t=t: t)().reshape(-1)) for t in held]
@@ -159,7 +159,7 @@ def signal_at(recipe: Path, folder: Path, step: int, ranks: list[int], number: i
 
     def act(loop: Loop, batches: list[Any]) -> None:
         done = folder / f"signalled-{loop.group.rank}"
-        if loop.place.step + 1 == step and loop.group.rank in ranks and not done.exists():
+        if loop.state.step + 1 == step and loop.group.rank in ranks and not done.exists():
             done.touch()
             os.kill(os.getpid(), number)
 
@@ -168,9 +168,9 @@ def signal_at(recipe: Path, folder: Path, step: int, ranks: list[int], number: i
 
 
 def train_with_nan(recipe: Path, folder: Path, step: int, rank: int) -> None:
-    """Train, and in one process the loss of one step is no number."""
+    """Train, and in one process the loss of one step is NaN."""
     now = [0]
-    before_step(lambda loop, batches: now.__setitem__(0, loop.place.step + 1))
+    before_step(lambda loop, batches: now.__setitem__(0, loop.state.step + 1))
     usual = Objective.forward
 
     def forward(self: Objective, *tensors: Any) -> Any:
@@ -250,17 +250,17 @@ def save_again(source: Path, target: Path, step: int) -> None:
 
     recipe = load_recipe(source / "recipe.toml")
     vocabulary = PreparedData.open(source / "data").tokenizer.vocab_size
-    group = run_module._group(recipe, torch.device("cpu"))
-    model = group.built(recipe.model.config(vocabulary), drawn=False)
+    group = run_module._process_group(recipe, torch.device("cpu"))
+    model = group.build_model(recipe.model.config(vocabulary), initialised=False)
     parameters = dict(model.named_parameters())
     optimizers, average = Optimizers(model, recipe.training), MovingAverage(model, 0.9)
     saved = Checkpoints(source / "checkpoints").load(step)
     assert saved.average is not None
     with torch.no_grad():
-        for name, tensor in group.loaded(saved.model, parameters):
+        for name, tensor in group.load_tensors(saved.model, parameters):
             parameters[name].copy_(tensor)
-    optimizers.restore(dict(group.loaded(saved.optimizer, parameters)))
-    average.restore(dict(group.loaded(saved.average, parameters)))
+    optimizers.restore(dict(group.load_tensors(saved.optimizer, parameters)))
+    average.restore(dict(group.load_tensors(saved.average, parameters)))
     again = Checkpoint(parameters, optimizers.tensors(), average.weights, saved.state)
     Checkpoints(target / "checkpoints").save(step, again, None, group)
     group.close()
@@ -283,14 +283,14 @@ def exchange() -> None:
     import torch
 
     from pellucid.config import TrainingConfig
-    from pellucid.training.distributed.ddp import DistributedDataParallel
+    from pellucid.training.distributed.ddp import DataParallelGroup
 
-    group = DistributedDataParallel(TrainingConfig(steps=1), torch.device("cpu"))
+    group = DataParallelGroup(TrainingConfig(steps=1), torch.device("cpu"))
     own = group.rank == 0
     for value in (None, True, 0.1, {"ü": [1, "é" * 3000]}, "x" * 1024, ["\ud800", float("inf")]):
-        assert group.from_main(value if own else "mine") == value
-        assert group.from_main(value if own else [], patient=True) == value
-    assert group.gathered(["a" * 5000 * group.rank, group.rank]) == [
+        assert group.broadcast(value if own else "mine") == value
+        assert group.broadcast(value if own else [], patient=True) == value
+    assert group.gather(["a" * 5000 * group.rank, group.rank]) == [
         ["a" * 5000 * rank, rank] for rank in range(group.world)
     ]
     assert group.sum(1.5, group.rank, 2**40 + group.rank) == [4.5, 3, 3 * 2**40 + 3]

@@ -20,11 +20,13 @@ import torch._dynamo
 import torch.utils.tensorboard  # noqa: F401
 
 from pellucid.errors import PellucidError
-from pellucid.storage.disk import Disk
+from pellucid.storage.files import Disk
 from pellucid.training import run as run_module
+from pellucid.training.callbacks.callback import Callback, StepReport
 from pellucid.training.callbacks.metrics_file import CLOCK, read_metrics
 from pellucid.training.checkpoint.checkpoints import Checkpoints
 from tests.made_up import write_tsv
+from tests.storage.failing_disk import FailingDisk
 
 PATIENCE = 240  # seconds for a child on a busy machine
 
@@ -131,18 +133,15 @@ def _child(output: Path | None, work: Callable[..., Any], arguments: tuple[Any, 
         os._exit(error.exit_code)
 
 
-class Hook:
-    """A watcher that does something after a step."""
+class Hook(Callback):
+    """A callback that does something after a step."""
 
     def __init__(self, step: int, act: Callable[[], None]) -> None:
         self.step, self.act = step, act
 
-    def stepped(self, report: Any) -> None:
+    def on_step(self, report: StepReport) -> None:
         if report.step == self.step:
             self.act()
-
-    def __getattr__(self, name: str) -> Callable[..., None]:
-        return lambda *_, **__: None
 
 
 def train_and_kill(recipe: Path, folder: Path, step: int, overrides: tuple[str, ...] = ()) -> None:
@@ -154,45 +153,10 @@ def train_and_signal(
     recipe: Path, folder: Path, step: int, number: int, overrides: tuple[str, ...] = ()
 ) -> None:
     """Train (or go on) and get a signal right after a step."""
-    usual = run_module.watchers_for
+    usual = run_module.default_callbacks
     hook = Hook(step, lambda: os.kill(os.getpid(), number))
-    run_module.watchers_for = lambda *a: [*usual(*a), hook]  # type: ignore[assignment]
+    run_module.default_callbacks = lambda *a: [*usual(*a), hook]  # type: ignore[assignment]
     run_module.train(recipe, folder=folder, resume=True, overrides=overrides)
-
-
-class FailingDisk(Disk):
-    """Fails at a chosen operation: by `fail`, after half of the operation where it has halves."""
-
-    def __init__(self, at: int, fail: Callable[[], None], half: bool = False) -> None:
-        self.at, self.fail, self.half = at, fail, half
-        self.log: list[str] = []
-
-    def _count(self, name: str, first_half: Callable[[], object] = lambda: None) -> None:
-        self.log.append(name)
-        if len(self.log) == self.at:
-            if self.half:
-                first_half()
-            self.fail()
-
-    def make_folder(self, path: Path) -> None:
-        self._count("make_folder")
-        super().make_folder(path)
-
-    def write(self, handle: int, data: memoryview) -> int:
-        self._count("write", lambda: os.write(handle, data[: len(data) // 2]))
-        return super().write(handle, data)
-
-    def sync(self, handle: int) -> None:
-        self._count("sync")
-        super().sync(handle)
-
-    def rename(self, old: Path, new: Path) -> None:
-        self._count("rename")
-        super().rename(old, new)
-
-    def remove(self, path: Path) -> None:
-        self._count("remove", lambda: next(path.iterdir()).unlink())
-        super().remove(path)
 
 
 def train_with_disk(recipe: Path, folder: Path, disk: Disk) -> None:

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 from pellucid.errors import InputError
 from pellucid.exchange import import_model
 from pellucid.training.checkpoint.checkpoints import Checkpoints
-from pellucid.training.distributed.ddp import LostProcessError, attempt
+from pellucid.training.distributed.ddp import LostProcessError, restart_prefix
 from tests.marian_models import write_marian
 from tests.reliability.many import (
     exchange,
@@ -114,12 +114,12 @@ def test_restarts_on_several_machines_need_a_new_store(monkeypatch: pytest.Monke
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "2")
     monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "3")
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "True")
-    assert attempt() == "pellucid/2"
+    assert restart_prefix() == "pellucid/2"
     monkeypatch.setenv("GROUP_WORLD_SIZE", "4")
     with pytest.raises(InputError, match="TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1"):
-        attempt()
+        restart_prefix()
     monkeypatch.setenv("TORCHELASTIC_USE_AGENT_STORE", "False")
-    assert attempt() == "pellucid"
+    assert restart_prefix() == "pellucid"
 
 
 # Two are one
@@ -174,9 +174,9 @@ def test_two_go_on_from_an_imported_model_as_one_does(
     first = import_model(tmp_path / "public", tmp_path / "imported", directions=["fr-en"])
     text = recipe.read_text()
     begin, end = text.index("[model]"), text.index("[training]")
-    text = f'start_from = "imported"\n{text[:begin]}[model]\ndropout = 0.0\n{text[end:]}'
+    text = f'init_from = "imported"\n{text[:begin]}[model]\ndropout = 0.0\n{text[end:]}'
     text = text.replace("[tokenizer]\nvocab_size = 420\n", "").replace('"en-fr"', '"fr-en"')
-    text = text.replace("steps = 8", "steps = 3").replace("rate = 0.01", "rate = 0.0005")
+    text = text.replace("steps = 8", "steps = 3").replace("learning_rate = 0.01", "learning_rate = 0.0005")
     path = tmp_path / "on.toml"
     path.write_text(text)
     for name in ("train.tsv", "valid.tsv"):
@@ -269,7 +269,7 @@ def test_nan_in_one_process_stops_all(recipe: Path, whole: Path, run: Path, tmp_
     said = tmp_path / "said"
     assert together(2, said, train_with_nan, recipe, run, 6, 1) == [1, 1]
     (line,) = lines(said, 0)
-    assert "the loss is no longer a number at step 6 (batch " in line
+    assert "the loss is NaN or infinite at step 6 (batch " in line
     assert ", with the pairs " in line
     assert f"{Checkpoints(run / 'checkpoints').path(4)} is kept" in line
     assert Checkpoints(run / "checkpoints").steps() == [4]
@@ -291,7 +291,7 @@ def test_a_signal_to_one_or_all_saves_everything(
     ended = together(2, said, signal_at, recipe, run, 8, ranks, number)
     assert ended == [128 + number] * 2
     assert Checkpoints(run / "checkpoints").steps()[-1] == 8
-    assert f"saved at step 8; to go on: pellucid train {run} --resume" in lines(said, 0)[0]
+    assert f"saved at step 8; to resume: pellucid train {run} --resume" in lines(said, 0)[0]
     assert not (run / "bundle").exists()
     assert together(2, said, train, recipe, run) == [0, 0]
     same(whole, run)

@@ -158,7 +158,7 @@ def test_no_space_for_the_last_files(
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    monkeypatch.setattr("pellucid.training.export_bundle.write_attention", full)
+    monkeypatch.setattr("pellucid.training.run.write_attention", full)
     with pytest.raises(PellucidError, match="no space left for the run's files"):
         train(recipe, folder=begun, resume=True)
     assert checkpoints(begun).last_whole() == 8
@@ -204,7 +204,7 @@ def test_the_checkpoint_before_a_damaged_one_is_used(
 def test_when_all_are_damaged_nothing_is_overwritten(recipe: Path, begun: Path) -> None:
     for step in (2, 4):
         DAMAGES["cut"](begun / "checkpoints" / f"step-0000000{step}" / "optimizer.safetensors")
-    with pytest.raises(PellucidError, match="is damaged: nothing to go on from"):
+    with pytest.raises(PellucidError, match="is damaged: nothing to resume from"):
         train(recipe, folder=begun, resume=True)
     assert checkpoints(begun).steps() == [2, 4]
 
@@ -253,7 +253,7 @@ def test_no_code_here_can_unpickle() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_loss_that_is_no_number_stops_before_the_step(
+def test_a_nan_or_infinite_loss_stops_before_the_step(
     value: float, recipe: Path, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The seventh step: the weights are as they were, and the batch is named by its pairs."""
@@ -269,7 +269,7 @@ def test_a_loss_that_is_no_number_stops_before_the_step(
         with pytest.raises(PellucidError) as caught:
             train(recipe, folder=tmp_path / "run")
     message = str(caught.value)
-    assert "no longer a number at step 7 (batch " in message
+    assert "NaN or infinite at step 7 (batch " in message
     assert "with the pairs " in message
     assert "step-00000006 is kept" in message
     assert checkpoints(tmp_path / "run").last_whole() == 6

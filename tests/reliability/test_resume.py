@@ -14,7 +14,7 @@ from pellucid.training import run as run_module
 from pellucid.training.callbacks.metrics_file import read_metrics
 from pellucid.training.checkpoint.checkpoints import Checkpoints
 from pellucid.training.run import train
-from pellucid.training.signals import StoppedError
+from pellucid.training.signals import TrainingStoppedError
 from tests.reliability.runs import (
     Hook,
     hashes,
@@ -88,7 +88,7 @@ def test_a_signal_saves_and_the_rest_is_the_same(
     assert in_child(train_and_signal, recipe, folder, 8, number, output=said) == 128 + number
     line = said.read_text().strip()
     assert "\n" not in line
-    assert f"saved at step 8; to go on: pellucid train {folder} --resume" in line
+    assert f"saved at step 8; to resume: pellucid train {folder} --resume" in line
     assert Checkpoints(folder / "checkpoints").steps()[-1] == 8
     train(folder, resume=True)
     same(whole, folder)
@@ -98,10 +98,12 @@ def test_why_a_run_stopped_is_said_once(
     recipe: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """By the error; the console is left with the last checkpoint, and the metrics note the end."""
-    usual, shown = run_module.watchers_for, io.StringIO()
+    usual, shown = run_module.default_callbacks, io.StringIO()
     hook = Hook(6, lambda: os.kill(os.getpid(), signal.SIGINT))
-    monkeypatch.setattr(run_module, "watchers_for", lambda *a: [*usual(*a), hook])
-    with pytest.raises(StoppedError, match="stopped by Ctrl-C, saved at step 6; to go on: "):
+    monkeypatch.setattr(run_module, "default_callbacks", lambda *a: [*usual(*a), hook])
+    with pytest.raises(
+        TrainingStoppedError, match="stopped by Ctrl-C, saved at step 6; to resume: "
+    ):
         train(recipe, folder=tmp_path / "run", console=Console(file=shown, width=200))
     assert shown.getvalue().splitlines()[-1] == "saved step-00000006"
     (end,) = (line for line in read_metrics(tmp_path / "run") if line["kind"] == "end")
@@ -183,7 +185,7 @@ def test_a_changed_recipe_is_refused_by_name(recipe: Path, whole: Path) -> None:
 
 
 def test_a_run_is_not_begun_twice_by_mistake(recipe: Path, whole: Path) -> None:
-    with pytest.raises(InputError, match=r"holds a run that has begun: go on with --resume"):
+    with pytest.raises(InputError, match=r"already holds a run: continue it with --resume"):
         train(recipe, folder=whole)
 
 

@@ -9,11 +9,11 @@ import time
 from pathlib import Path
 from typing import Any, Self
 
-from pellucid.server.app import app_for, service_for
+from pellucid.server.app import build_app, create_state
 from pellucid.server.command import listen
-from pellucid.server.lifecycle import Running, config_for
-from pellucid.server.service.models import Library, Models
-from pellucid.server.service.telemetry import Log
+from pellucid.server.lifecycle import GracefulServer, uvicorn_config
+from pellucid.server.service.served_models import ModelLoader, ServedModels
+from pellucid.server.service.telemetry import JsonLog
 from pellucid.server.settings import ServerSettings
 
 
@@ -38,24 +38,24 @@ class Here:
     """The whole server, connections and all, in a thread."""
 
     def __init__(self, *folders: Path, root_path: str = "", proxies: str = "", **changes: Any):
-        settings = ServerSettings(**{"per_minute": 0, "workers": 2, **changes})
+        settings = ServerSettings(**{"req_limit": 0, "workers": 2, **changes})
         self.log = Lines()
-        self.library = Library([str(folder) for folder in folders], "auto", settings.workers)
-        models = Models(self.library.opened(), pivot=settings.pivot)
-        self.service = service_for(models, settings, Log(self.log))  # type: ignore[arg-type]
+        self.loader = ModelLoader([str(folder) for folder in folders], "auto", settings.workers)
+        models = ServedModels(self.loader.load(), pivot=settings.pivot)
+        self.state = create_state(models, settings, JsonLog(self.log))  # type: ignore[arg-type]
         listening = listen("127.0.0.1", 0)
         listening.listen(1024)
         self.port = listening.getsockname()[1]
         self.address = f"http://127.0.0.1:{self.port}"
-        config = config_for(
-            app_for(self.service),
-            self.service,
+        config = uvicorn_config(
+            build_app(self.state),
+            self.state,
             host="127.0.0.1",
             port=self.port,
             root_path=root_path,
             proxies=proxies,
         )
-        self.running = Running(config, self.service, self.library)
+        self.running = GracefulServer(config, self.state, self.loader)
         self.thread = threading.Thread(target=self.running.run, args=([listening],), daemon=True)
         self.thread.start()
 

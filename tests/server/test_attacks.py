@@ -54,7 +54,7 @@ TEXTS = {
 def test_any_text_gets_an_answer(client: httpx.Client, name: str) -> None:
     text = TEXTS[name]
     for form in ("text", "html"):
-        answer = client.post("/translate", json={"q": text, **WAY, "format": form, "beam": 1})
+        answer = client.post("/translate", json={"q": text, **WAY, "format": form, "beam_size": 1})
         assert answer.status_code in (200, 422), answer.text
         assert answer.headers["content-type"] == "application/json"
         if answer.status_code == 200:
@@ -63,10 +63,10 @@ def test_any_text_gets_an_answer(client: httpx.Client, name: str) -> None:
             # One visible character that is too long for the model; NUL, which no HTML may have.
             assert (name, form) in (("combining", form), ("controls", "html")), answer.text
     assert client.post("/detect", json={"q": text}).status_code == 200
-    auto = {"q": [text, "The baker"], "source": "auto", "target": "fr", "beam": 1}
+    auto = {"q": [text, "The baker"], "source": "auto", "target": "fr", "beam_size": 1}
     expected = 422 if name == "combining" else 200
     assert client.post("/translate", json=auto).status_code == expected
-    sent = {"q": text[:200], **WAY, "beam": "1"}
+    sent = {"q": text[:200], **WAY, "beam_size": "1"}
     assert client.post("/translate", data=sent).status_code == 200
 
 
@@ -110,7 +110,7 @@ def test_bodies_that_are_none(client: httpx.Client, path: str, body: bytes) -> N
     ("kind", "body"),
     [
         ("application/x-www-form-urlencoded", b"q=%ff%fe&source=en&target=fr"),
-        ("application/x-www-form-urlencoded", b"q=a&source=en&target=fr&beam=x"),
+        ("application/x-www-form-urlencoded", b"q=a&source=en&target=fr&beam_size=x"),
         ("application/x-www-form-urlencoded", b"&".join(b"a%d=1" % n for n in range(5000))),
         ("multipart/form-data", b"no boundary"),
         ("multipart/form-data; boundary=x", b"--x\r\nbroken"),
@@ -150,7 +150,7 @@ FILES = {
 @pytest.mark.parametrize("name", FILES, ids=lambda name: repr(name[:20]))
 def test_any_file_gets_an_answer(client: httpx.Client, name: str) -> None:
     files = {"file": (name or "file", FILES[name].encode())}
-    answer = client.post("/translate_file", data={**WAY, "beam": "1"}, files=files)
+    answer = client.post("/translate_file", data={**WAY, "beam_size": "1"}, files=files)
     assert answer.status_code in (200, 413, 415, 422), answer.text
     if answer.status_code != 200:
         assert "root:" not in answer.text
@@ -228,13 +228,23 @@ anything = st.recursive(
     lambda one: st.lists(one, max_size=3) | st.dictionaries(st.text(max_size=8), one, max_size=3),
     max_leaves=6,
 )
-NAMES = ["q", "source", "target", "format", "alternatives", "api_key", "beam", "prefix", "model"]
+NAMES = [
+    "q",
+    "source",
+    "target",
+    "format",
+    "alternatives",
+    "api_key",
+    "beam_size",
+    "prefix",
+    "model",
+]
 bodies = st.fixed_dictionaries(
     {
         "q": st.text(max_size=60) | st.lists(st.text(max_size=20), max_size=3),
         "source": st.sampled_from(["en", "fr", "auto", "EN", "xx"]),
         "target": st.sampled_from(["en", "fr"]),
-        "beam": st.just(1),
+        "beam_size": st.just(1),
     }
 )
 

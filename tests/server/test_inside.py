@@ -15,7 +15,7 @@ from pellucid.inspection.derived import attention_of
 from pellucid.inspection.padding_masks import look_at_masks
 from pellucid.model.positions import sinusoidal_table
 from pellucid.server.app import create_app
-from pellucid.server.service.inspect_process import Looks
+from pellucid.server.service.inspection_process import InspectionProcess
 from tests.bundles import write_bundle
 
 LONG, SHORT = "The two painters carry a map near the station!", "Nobody found her café!"
@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def client(folder: Path) -> Iterator[TestClient]:
-    with TestClient(create_app(pellucid.load(folder), Looks(folder))) as client:
+    with TestClient(create_app(pellucid.load(folder), InspectionProcess(folder))) as client:
         yield client
 
 
@@ -52,14 +52,16 @@ def test_positions_have_limits(client: TestClient, query: dict[str, Any]) -> Non
     assert client.get("/positions", params=query).status_code == 422
 
 
-def test_joining_is_the_matrix_of_the_weights(client: TestClient, folder: Path) -> None:
+def test_the_output_projection_is_that_of_the_weights(client: TestClient, folder: Path) -> None:
     model = open_torch(Bundle.open(folder)).model
     for kind, stack in (("encoder", "encoder"), ("decoder", "decoder"), ("cross", "decoder")):
         weight = attention_of(model, stack, 1, cross=kind == "cross").out.weight.detach().numpy()
-        found = numbers(client, "/joining", kind=kind, layer=1).reshape(weight.shape)
+        found = numbers(client, "/output_projection", kind=kind, layer=1).reshape(weight.shape)
         np.testing.assert_array_equal(found, weight)
-    assert client.get("/joining", params={"kind": "cross", "layer": 2}).status_code == 422
-    assert client.get("/joining", params={"kind": "sideways", "layer": 0}).status_code == 422
+    assert client.get("/output_projection", params={"kind": "cross", "layer": 2}).status_code == 422
+    assert (
+        client.get("/output_projection", params={"kind": "sideways", "layer": 0}).status_code == 422
+    )
 
 
 def test_masks_are_those_of_the_model(client: TestClient, folder: Path) -> None:
@@ -94,10 +96,10 @@ def test_a_row_of_a_tensor(client: TestClient) -> None:
 def test_without_pytorch_it_says_what_to_do(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Looks, "obstacle", "Looking inside needs PyTorch")
+    monkeypatch.setattr(InspectionProcess, "obstacle", "Looking inside needs PyTorch")
     for response in (
         client.get("/positions"),
-        client.get("/joining", params={"kind": "cross", "layer": 0}),
+        client.get("/output_projection", params={"kind": "cross", "layer": 0}),
         client.post("/masks", json={"q": [SHORT], **WAY}),
     ):
         assert response.status_code == 501

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from pellucid.server.security.keys import Keys
+from pellucid.server.security.api_keys import ApiKeys
 from tests.server.running import Here
 
 WAY = {"source": "en", "target": "fr"}
@@ -28,7 +28,7 @@ def post(here: Here, path: str = "/translate", **more: Any) -> httpx.Response:
         {"q": "a" * 20_001},
         {"q": ["a"] * 101},
         {"q": ["a" * 19_000] * 6},
-        {"q": TEXT, "beam": 9},
+        {"q": TEXT, "beam_size": 9},
         {"q": TEXT, "alternatives": 9},
         {"q": TEXT, "prefix": "a" * 501},
         {"q": TEXT, "model": "a" * 101},
@@ -57,12 +57,12 @@ def test_every_number_has_its_limits(client: httpx.Client, value: Any) -> None:
     """Each field with a number in the API, by its own description, with one that is too large."""
     sentence = {"q": TEXT, **WAY}
     bodies = {
-        "/translate": [{**sentence, f: value} for f in ("beam", "alternatives")],
+        "/translate": [{**sentence, f: value} for f in ("beam_size", "alternatives")],
         "/alternatives": [
-            {**sentence, "position": 0, f: value} for f in ("position", "count", "beam")
+            {**sentence, "position": 0, f: value} for f in ("position", "count", "beam_size")
         ],
         "/trace": [
-            {**sentence, "beam": value},
+            {**sentence, "beam_size": value},
             {**sentence, "temperature": -9 if value == 1.5 else value},
             {**sentence, "prefix": [value]},
             {**sentence, "without": [value]},
@@ -76,9 +76,9 @@ def test_every_number_has_its_limits(client: httpx.Client, value: Any) -> None:
         for path, route in description["paths"].items()
         if integers(route) or "$ref" in json.dumps(route.get("post", {}).get("requestBody", {}))
     }
-    queries = {"/positions": ("length", "width"), "/joining": ("layer",)}
+    queries = {"/positions": ("length", "width"), "/output_projection": ("layer",)}
     assert described <= {
-        *bodies, *queries, "/masks", "/trace/{name}/tensor", "/translate/stream"
+        *bodies, *queries, "/masks", "/trace/{trace_id}/tensor", "/translate/stream"
     }  # fmt: skip
     for path, asked in bodies.items():
         for body in asked:
@@ -108,7 +108,7 @@ def test_a_large_body_without_a_length_is_refused_on_the_way(here: Here) -> None
 
 
 def test_a_large_file_is_refused(folder: Path) -> None:
-    with Here(folder, file=1000, file_characters=200) as here:
+    with Here(folder, max_file_bytes=1000, file_char_limit=200) as here:
         for size in (900, 2000, 500_000):
             files = {"file": ("a.txt", b"The baker. " * (size // 11))}
             answer = post(here, "/translate_file", data=WAY, files=files)
@@ -118,7 +118,7 @@ def test_a_large_file_is_refused(folder: Path) -> None:
 
 
 def test_rates_are_limited_by_address(folder: Path) -> None:
-    with Here(folder, per_minute=30) as here:  # five at once
+    with Here(folder, req_limit=30) as here:  # five at once
         codes = [post(here, json={"q": TEXT, **WAY}).status_code for _ in range(7)]
         assert codes[:5] == [200] * 5
         late = post(here, json={"q": TEXT, **WAY})
@@ -129,7 +129,7 @@ def test_rates_are_limited_by_address(folder: Path) -> None:
 
 
 def test_several_texts_count_as_several(folder: Path) -> None:
-    with Here(folder, per_minute=60) as here:
+    with Here(folder, req_limit=60) as here:
         assert post(here, json={"q": ["a"] * 10, **WAY}).status_code == 200
         assert post(here, json={"q": "a", **WAY}).status_code == 429
 
@@ -143,7 +143,7 @@ def test_forwarded_addresses_are_believed_only_from_a_proxy(folder: Path) -> Non
 
 
 def test_keys(folder: Path, tmp_path: Path) -> None:
-    keys = Keys(tmp_path / "keys.json")
+    keys = ApiKeys(tmp_path / "keys.json")
     good, slow = keys.add("good"), keys.add("slow", per_minute=6)
     with Here(folder, keys=keys.file, require_key=True) as here:
         asked = {"q": TEXT, **WAY}
@@ -178,9 +178,9 @@ def test_keys(folder: Path, tmp_path: Path) -> None:
 
 
 def test_a_wrong_key_is_no_way_around_the_rate(folder: Path, tmp_path: Path) -> None:
-    keys = Keys(tmp_path / "keys.json")
+    keys = ApiKeys(tmp_path / "keys.json")
     keys.add("someone")
-    with Here(folder, keys=keys.file, per_minute=18) as here:
+    with Here(folder, keys=keys.file, req_limit=18) as here:
         codes = [
             post(here, json={"q": "a", **WAY, "api_key": f"guess {n}"}).status_code
             for n in range(5)

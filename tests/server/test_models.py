@@ -15,7 +15,7 @@ from pellucid.config import TokenizerConfig
 from pellucid.decoding.ct2.conversion import add_ct2
 from pellucid.errors import InputError, PellucidError
 from pellucid.exchange import import_model
-from pellucid.server.service.models import Library, Models, reload
+from pellucid.server.service.served_models import ModelLoader, ServedModels, reload
 from pellucid.tokenizers.sentencepiece import Tokenizer
 from tests.bundles import random_model, write_bundle
 from tests.made_up import pairs
@@ -94,23 +94,23 @@ def test_a_folder_of_models_is_read_again(tmp_path: Path, folder: Path, other: P
     place = tmp_path / "models"
     place.mkdir()
     write_bundle(place / "one")
-    library = Library([str(place)], "auto", 1)
-    models = Models(library.opened())
+    loader = ModelLoader([str(place)], "auto", 1)
+    models = ServedModels(loader.load())
     kept = models.table.default
-    assert reload(models, library) == ([], [])
+    assert reload(models, loader) == ([], [])
     assert models.table.default is kept, "what has not changed stays loaded"
     write_other(place / "two", "en-de")
-    assert reload(models, library) == (["two"], [])
+    assert reload(models, loader) == (["two"], [])
     with models.using("en", "de") as steps:
         (place / "two").rename(tmp_path / "elsewhere")
-        assert reload(models, library) == ([], ["two"])
+        assert reload(models, loader) == ([], ["two"])
         made = steps[0].model.translator.translate([TEXT], "en", "de")[0].text
         assert made == pellucid.load(tmp_path / "elsewhere", "ct2")(TEXT), "still there in use"
     with pytest.raises(InputError, match="'de' is not served"), models.using("en", "de"):
         pass
     (place / "one" / "config.toml").write_text("damaged")
     with pytest.raises(PellucidError):
-        reload(models, library)
+        reload(models, loader)
     assert models.table.default is kept, "a damaged one changes nothing"
     models.close()
 
@@ -144,7 +144,7 @@ def test_models_change_while_requests_are_under_way(tmp_path: Path) -> None:
         here.close()
     assert {status for status, _ in answers} == {200}
     assert {text for _, text in answers} <= {old, new}
-    assert [e["came"] for e in here.log.events if e["event"] == "reloaded"] == [["model"]]
+    assert [e["added"] for e in here.log.events if e["event"] == "reloaded"] == [["model"]]
 
 
 def test_an_imported_model_is_served_and_looked_into(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_an_imported_model_is_served_and_looked_into(tmp_path: Path) -> None:
     with Here(imported.folder) as here:
         answer = asked(here, q=text, source="fr", target="en").json()
         assert answer["translatedText"] == translator(text)
-        question = {"q": text, "source": "fr", "target": "en", "beam": 1}
+        question = {"q": text, "source": "fr", "target": "en", "beam_size": 1}
         seen = httpx.post(f"{here.address}/trace", json=question, timeout=120).json()
     inside = translator.look(text, beam_size=1)
     assert seen["text"] == inside.text

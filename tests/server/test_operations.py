@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from pellucid.server.command import listen
-from pellucid.server.security.middleware import Guard
-from pellucid.server.service.telemetry import Log, Metrics
+from pellucid.server.security.middleware import RequestMiddleware
+from pellucid.server.service.telemetry import JsonLog, PrometheusMetrics
 from pellucid.server.settings import ServerSettings
 from pellucid.translator import Translator
 from tests.made_up import pairs
@@ -25,7 +25,7 @@ from tests.server.running import Command, Here
 WAY = {"source": "en", "target": "fr"}
 TEXTS = [english for english, _ in pairs(60)]
 LONG = {"q": "\n".join(TEXTS)[:3_000], **WAY}
-LONGER = {"q": "\n".join(TEXTS * 4)[:19_000], **WAY, "beam": 8}
+LONGER = {"q": "\n".join(TEXTS * 4)[:19_000], **WAY, "beam_size": 8}
 
 
 def until(holds: Callable[[], bool], seconds: float = 60) -> None:
@@ -35,20 +35,20 @@ def until(holds: Callable[[], bool], seconds: float = 60) -> None:
         time.sleep(0.01)
 
 
-def waiting(here: Here) -> int:
-    engine: Any = here.service.models.table.default.translator.engine
-    return int(engine.waiting)
+def queued(here: Here) -> int:
+    engine: Any = here.state.models.table.default.translator.engine
+    return int(engine.queued)
 
 
 def test_two_hundred_clients(folder: Path, alone: Translator) -> None:
     """Some are told to come back, and all get their own answer in the end."""
-    expected = {text: alone(text, source="en", target="fr", beam=1) for text in TEXTS}
+    expected = {text: alone(text, source="en", target="fr", beam_size=1) for text in TEXTS}
     refused: list[httpx.Response] = []
     draw = random.Random(1)
 
     async def client(http: httpx.AsyncClient, text: str) -> bool:
         while True:
-            answer = await http.post("/translate", json={"q": text, **WAY, "beam": 1})
+            answer = await http.post("/translate", json={"q": text, **WAY, "beam_size": 1})
             if answer.status_code == 200:
                 return bool(answer.json()["translatedText"] == expected[text])
             refused.append(answer)
@@ -60,9 +60,9 @@ def test_two_hundred_clients(folder: Path, alone: Translator) -> None:
             texts = [TEXTS[n % len(TEXTS)] for n in range(200)]
             return await asyncio.gather(*(client(http, text) for text in texts))
 
-    with Here(folder, requests=64, waiting=64) as here:
+    with Here(folder, max_requests=64, max_queued=64) as here:
         assert asyncio.run(crowd(here.address)) == [True] * 200
-        assert waiting(here) == 0
+        assert queued(here) == 0
     assert refused
     assert {answer.status_code for answer in refused} == {503}
 
@@ -73,8 +73,8 @@ def test_answers_of_many_at_once_do_not_cross(here: Here, alone: Translator) -> 
     async def ask(http: httpx.AsyncClient, number: int) -> bool:
         text = " ".join(TEXTS[number % 20 : number % 20 + 1 + number % 7])
         beam = 1 + number % 3
-        answer = await http.post("/translate", json={"q": text, **WAY, "beam": beam})
-        return bool(answer.json()["translatedText"] == alone(text, source="en", beam=beam))
+        answer = await http.post("/translate", json={"q": text, **WAY, "beam_size": beam})
+        return bool(answer.json()["translatedText"] == alone(text, source="en", beam_size=beam))
 
     async def crowd() -> list[bool]:
         async with httpx.AsyncClient(base_url=here.address, timeout=120) as http:
@@ -89,25 +89,25 @@ def post_and_leave(here: Here, body: bytes) -> None:
         b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
         b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
     )
-    until(lambda: waiting(here) > 0)
+    until(lambda: queued(here) > 0)
     line.close()
 
 
 def test_nothing_is_done_for_a_client_that_has_gone(folder: Path) -> None:
     with Here(folder, workers=1) as here:
         post_and_leave(here, json.dumps(LONGER).encode())
-        until(lambda: waiting(here) == 0)
+        until(lambda: queued(here) == 0)
         until(lambda: any(e["event"] == "request" for e in here.log.events))
         assert here.log.events[-1]["status"] == 499
 
 
 def test_what_takes_too_long_is_given_up(folder: Path) -> None:
-    with Here(folder, workers=1, seconds=0.3) as here:
+    with Here(folder, workers=1, timeout=0.3) as here:
         answer = httpx.post(f"{here.address}/translate", json=LONGER, timeout=60)
         assert answer.status_code == 503
         assert "too long" in answer.json()["error"]
         assert int(answer.headers["retry-after"]) >= 1
-        until(lambda: waiting(here) == 0)
+        until(lambda: queued(here) == 0)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_what_takes_too_long_is_given_up(folder: Path) -> None:
     ],
 )
 def test_slow_clients_are_not_waited_for(folder: Path, sent: bytes, answered: bytes) -> None:
-    with Here(folder, patience=0.5) as here:
+    with Here(folder, client_timeout=0.5) as here:
         lines = [socket.create_connection(("127.0.0.1", here.port), 30) for _ in range(30)]
         for line in lines:
             line.sendall(sent)
@@ -144,19 +144,21 @@ def test_who_does_not_take_the_answer_is_not_waited_for() -> None:
     async def stuck(message: Any) -> None:
         await asyncio.Event().wait()
 
-    metrics = Metrics()
-    guard = Guard(app, ServerSettings(patience=0.2), metrics, Log(quiet=True))
+    metrics = PrometheusMetrics()
+    guarded = RequestMiddleware(
+        app, ServerSettings(client_timeout=0.2), metrics, JsonLog(quiet=True)
+    )
     scope = {"type": "http", "method": "GET", "path": "/", "headers": [], "client": None}
 
     async def run() -> None:
-        await asyncio.wait_for(guard(scope, stuck, stuck), 30)  # type: ignore[arg-type]
+        await asyncio.wait_for(guarded(scope, stuck, stuck), 30)  # type: ignore[arg-type]
 
     asyncio.run(run())
-    assert metrics.registry.get_sample_value("pellucid_requests_under_way") == 0
+    assert metrics.registry.get_sample_value("pellucid_requests_in_progress") == 0
 
 
 def test_there_are_not_too_many_connections(folder: Path) -> None:
-    with Here(folder, connections=20) as here:
+    with Here(folder, max_connections=20) as here:
         lines = [socket.create_connection(("127.0.0.1", here.port), 30) for _ in range(40)]
         time.sleep(0.5)
         closed = 0
@@ -182,7 +184,7 @@ def _alive(here: Here) -> bool:
 
 
 def test_stopping_finishes_what_is_under_way(folder: Path, alone: Translator) -> None:
-    with Command(folder, options=("--workers", "1", "--drain", "2", "--per-minute", "0")) as here:
+    with Command(folder, options=("--workers", "1", "--drain", "2", "--req-limit", "0")) as here:
         found: list[httpx.Response] = []
 
         def ask() -> None:
@@ -226,7 +228,7 @@ def test_killed_and_started_again_under_load(folder: Path, alone: Translator) ->
                     good = good and answer.json()["translatedText"] == translation
                     (right if good else wrong).append((text, answer.text))
 
-    options = ("--per-minute", "0", "--workers", "1")
+    options = ("--req-limit", "0", "--workers", "1")
     with Command(folder, options=options) as first:
         threads = [threading.Thread(target=ask, args=(first.port,)) for _ in range(4)]
         for thread in threads:
@@ -251,7 +253,7 @@ def test_a_signal_reads_the_models_again(folder: Path, tmp_path: Path) -> None:
     with Command(place, options=("--workers", "1")) as here:
         (place / "two").symlink_to(folder)
         here.process.send_signal(signal.SIGHUP)
-        assert '"came": ["two"]' in here.wait_for("reloaded")
+        assert '"added": ["two"]' in here.wait_for("reloaded")
         broken = place / "three"
         broken.mkdir()
         (broken / "manifest.json").write_text("{")

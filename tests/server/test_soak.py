@@ -56,7 +56,7 @@ def test_memory_stays_flat(folder: Path, alone: Translator) -> None:
                 if not good:
                     wrong.append(answer.text)
 
-    with Command(folder, options=("--per-minute", "0")) as here:
+    with Command(folder, options=("--req-limit", "0")) as here:
         threads = [threading.Thread(target=ask, args=(here.address, n * 7)) for n in range(8)]
         for thread in threads:
             thread.start()

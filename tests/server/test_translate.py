@@ -91,7 +91,7 @@ def test_html_keeps_its_tags(client: httpx.Client, alone: Translator) -> None:
 
 
 def test_our_own_fields(client: httpx.Client, alone: Translator) -> None:
-    asked = {"q": LONG, **WAY, "details": True, "beam": 2, "model": "small"}
+    asked = {"q": LONG, **WAY, "details": True, "beam_size": 2, "model": "small"}
     answer = said(client.post("/translate", json=asked))
     (made,) = alone.translate([LONG], "en", "fr", 2, attention=True, token_log_probabilities=True)
     assert answer["translatedText"] == made.text

@@ -9,8 +9,7 @@ import srt
 from lxml import etree
 
 from pellucid.errors import InputError
-from pellucid.text import preserve as protected
-from pellucid.text.documents import kind_of, open_document, placeholders, protect
+from pellucid.text.documents import kind_of, open_document, placeholders, protect, protected
 from pellucid.text.documents import spans as spans_module
 from pellucid.text.documents.spans import broken
 

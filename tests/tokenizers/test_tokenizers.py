@@ -27,8 +27,8 @@ def test_the_same_texts_give_the_same_bytes(kind: str) -> None:
     here = Tokenizer.train(texts(), config)
     assert here.model == Tokenizer.train(texts(), config).model
     code = (
-        "from tests.unit.test_tokenizer import *\n"
-        f"config = TokenizerConfig(kind={kind!r}, vocab_size=400, sample=200)\n"
+        "from tests.tokenizers.test_tokenizers import *\n"
+        f"config = TokenizerConfig(model_type={kind!r}, vocab_size=400, input_sentence_size=200)\n"
         "print(Tokenizer.train(texts(), config).sha256)"
     )
     there = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -46,7 +46,7 @@ def test_special_ids_and_tags(kind: str) -> None:
     assert made.languages == ("de", "en", "pt_BR")
     assert [made.tag_id(language) for language in made.languages] == [4, 5, 6]
     assert made.vocab_size == 400
-    assert made.kind == kind
+    assert made.model_type == kind
     plain = made.encode("A map.")
     assert made.encode("A map.", target_language="pt_BR") == [6, *plain, 3]
     assert made.encode_batch(["A map."], target_language="de") == [[4, *plain, 3]]
@@ -101,7 +101,7 @@ def test_the_piece_table_is_readable() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_vocabulary_too_large_names_the_largest(kind: str) -> None:
     corpus = texts(60)
-    with pytest.raises(InputError, match="more than this corpus can fill") as error:
+    with pytest.raises(InputError, match="too large for this corpus") as error:
         Tokenizer.train(corpus, TokenizerConfig(model_type=kind, vocab_size=90_000))
     largest = int(str(error.value).split("set it to ")[1].split()[0])
     assert Tokenizer.train(corpus, TokenizerConfig(model_type=kind, vocab_size=largest))
@@ -111,7 +111,7 @@ def test_a_vocabulary_too_large_names_the_largest(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_vocabulary_too_small_names_the_smallest(kind: str) -> None:
-    with pytest.raises(InputError, match="less than the characters and bytes need") as error:
+    with pytest.raises(InputError, match="too small for the characters and bytes") as error:
         Tokenizer.train(texts(), TokenizerConfig(model_type=kind, vocab_size=264))
     smallest = int(str(error.value).split("set it to ")[1].split()[0])
     assert Tokenizer.train(texts(), TokenizerConfig(model_type=kind, vocab_size=smallest))
@@ -159,7 +159,7 @@ def test_sampling_repeats_in_any_thread_and_process(kind: str, strength: float) 
         there = pool.map(again.sample, lines, range(len(lines)), [strength] * len(lines))
         assert list(there) == here
     code = (
-        "from tests.unit.test_tokenizer import *\n"
+        "from tests.tokenizers.test_tokenizers import *\n"
         f"tokenizer = made_up.tokenizer({kind!r})\n"
         f"print([tokenizer.sample(t, s, {strength}) for s, t in enumerate(texts(40))])"
     )

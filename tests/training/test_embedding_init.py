@@ -9,9 +9,9 @@ import torch
 from pellucid.model import ModelConfig, Transformer
 from pellucid.training import embedding_init as embeddings
 from pellucid.training.embedding_init import (
-    PairTable,
-    embeddings_from_pairs,
-    start_embeddings,
+    CooccurrenceMatrix,
+    cooccurrence_embeddings,
+    init_embeddings,
 )
 
 VOCAB, WORDS = 64, 20
@@ -42,7 +42,7 @@ def made_up(count: int, seed: int = 0) -> Pairs:
 
 def test_the_table_is_what_its_formula_says() -> None:
     split = made_up(60)
-    table = PairTable(split, VOCAB)  # type: ignore[arg-type]
+    table = CooccurrenceMatrix(split, VOCAB)  # type: ignore[arg-type]
     there = np.zeros((len(split), VOCAB))
     for number, (one, other) in enumerate(split.pairs):
         there[number, [*one, *other]] = 1
@@ -50,11 +50,13 @@ def test_the_table_is_what_its_formula_says() -> None:
     wanted = there * np.log(len(split) / np.maximum(n_j, 1))
     wanted /= np.linalg.norm(wanted, axis=1, keepdims=True)
     assert table.times(torch.eye(VOCAB)).numpy() == pytest.approx(wanted, abs=1e-6)
-    assert table.turned(torch.eye(len(split))).numpy() == pytest.approx(wanted.T, abs=1e-6)
+    assert table.transposed_times(torch.eye(len(split))).numpy() == pytest.approx(
+        wanted.T, abs=1e-6
+    )
 
 
 def test_a_word_and_its_translation_start_as_neighbours() -> None:
-    found = embeddings_from_pairs(
+    found = cooccurrence_embeddings(
         made_up(400),  # type: ignore[arg-type]
         VOCAB,
         16,
@@ -72,8 +74,9 @@ def test_a_word_and_its_translation_start_as_neighbours() -> None:
 @pytest.mark.parametrize("tie", ["all", "decoder", "none"])
 def test_every_table_of_a_model_gets_them(tie: str) -> None:
     split = made_up(200)
-    model = Transformer(ModelConfig.preset("tiny", vocab_size=VOCAB, norm="pre", tie=tie))
-    start_embeddings(model, split, seed=3)  # type: ignore[arg-type]
+    config = ModelConfig.preset("tiny", vocab_size=VOCAB, norm="pre", tie_embeddings=tie)
+    model = Transformer(config)
+    init_embeddings(model, split, seed=3)  # type: ignore[arg-type]
     tables = [model.source_embedding.tokens.weight, model.output.weight]
     for table in tables:
         assert table.std().item() == pytest.approx(embeddings.STD, rel=0.1)
@@ -81,8 +84,8 @@ def test_every_table_of_a_model_gets_them(tie: str) -> None:
         nearest = (table[10 : 10 + WORDS] @ table[40 : 40 + WORDS].T).argmax(dim=1)
         assert nearest.tolist() == list(range(WORDS))
     assert (tables[0] is tables[1]) == (tie == "all")
-    again = Transformer(ModelConfig.preset("tiny", vocab_size=VOCAB, norm="pre", tie=tie))
-    start_embeddings(again, split, seed=3)  # type: ignore[arg-type]
+    again = Transformer(config)
+    init_embeddings(again, split, seed=3)  # type: ignore[arg-type]
     assert torch.equal(model.output.weight, again.output.weight), "same seed, same numbers"
     source = torch.tensor([[5, 11, 12, 13, 3]])
     logits = model(source, torch.tensor([[2, 41, 42, 43]]))
@@ -92,7 +95,7 @@ def test_every_table_of_a_model_gets_them(tie: str) -> None:
 
 def test_no_pairs_to_speak_of_give_no_trouble() -> None:
     for split in (Pairs([([], [])]), Pairs([([10], [40])]), Pairs([([10, 10], [10])] * 3)):
-        found = embeddings_from_pairs(
+        found = cooccurrence_embeddings(
             split,  # type: ignore[arg-type]
             VOCAB,
             128,

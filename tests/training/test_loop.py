@@ -23,12 +23,13 @@ from pellucid.model import Transformer
 from pellucid.training import run as run_module
 from pellucid.training.callbacks.metrics_file import read_metrics
 from pellucid.training.checkpoint.checkpoints import Checkpoints
-from pellucid.training.distributed.process_group import Alone
-from pellucid.training.loop import Loop, seed_of
+from pellucid.training.distributed.process_group import SingleProcess
+from pellucid.training.loop import Loop
 from pellucid.training.optim.optimizers import Optimizers
 from pellucid.training.run import train
 from pellucid.training.signals import Signals
-from pellucid.training.validate import Scores, Validation
+from pellucid.training.training_state import derive_seed
+from pellucid.training.validate import Validation, ValidationScores
 from tests.reliability.runs import make_recipe
 
 
@@ -54,7 +55,7 @@ def make_loop(recipe: Recipe, prepared: PreparedData, folder: Path) -> Loop:
         None,
         Checkpoints(folder),
         [],
-        Alone(),
+        SingleProcess(),
         Signals(),
     )
 
@@ -123,10 +124,10 @@ def test_the_reported_loss_is_the_plain_one(
 
 
 def test_seeds_depend_on_every_part() -> None:
-    seeds = {seed_of(seed, "step", step, rank) for seed in range(4) for step in range(9)
+    seeds = {derive_seed(seed, "step", step, rank) for seed in range(4) for step in range(9)
              for rank in range(3)}  # fmt: skip
     assert len(seeds) == 4 * 9 * 3
-    assert seed_of(1, "step", 23) != seed_of(12, "step", 3)
+    assert derive_seed(1, "step", 23) != derive_seed(12, "step", 3)
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 
@@ -140,8 +141,8 @@ def test_early_stopping_and_the_best_weights(
     """Best at the second validation, worse three times after: stop, and keep the second."""
     losses: Iterator[float] = iter([5.0, 4.0, 4.5, 4.3, 4.2, 0.0])
 
-    def judged(self: Validation, model: Transformer) -> Scores:
-        return Scores(next(losses), None, None, {}, {}, [])
+    def judged(self: Validation, model: Transformer) -> ValidationScores:
+        return ValidationScores(next(losses), None, None, {}, {}, [])
 
     monkeypatch.setattr(Validation, "run", judged)
     settings = ["validation.every=2", "early_stopping.patience=3", "training.ema_decay=0.5"]
@@ -150,7 +151,7 @@ def test_early_stopping_and_the_best_weights(
     assert [line["step"] for line in validations] == [2, 4, 6, 8, 10]
     assert [line["best"] for line in validations] == [True, True, False, False, False]
     summary = lines(tmp_path / "run", "end")[0]["summary"]
-    assert summary["ended"] == "stopped early: 3 validations without a better one"
+    assert summary["ended"] == "stopped early: 3 validations without improvement"
     assert Checkpoints(tmp_path / "run" / "checkpoints").steps() == [4, 10]
     best = load_file(tmp_path / "run" / "checkpoints" / "step-00000004" / "average.safetensors")
     model = Bundle.open(tmp_path / "run" / "bundle").model()
@@ -164,8 +165,8 @@ def test_higher_scores_are_better(
 ) -> None:
     scores = iter([1.0, 3.0, 2.0, 3.4, 9.0])
 
-    def judged(self: Validation, model: Transformer) -> Scores:
-        return Scores(1.0, (value := next(scores)), value, {}, {"en-fr": (1, 1)}, [])
+    def judged(self: Validation, model: Transformer) -> ValidationScores:
+        return ValidationScores(1.0, (value := next(scores)), value, {}, {"en-fr": (1, 1)}, [])
 
     monkeypatch.setattr(Validation, "run", judged)
     settings = [
@@ -266,7 +267,7 @@ MISTAKES = {
     "vocabulary": ([], ["tokenizer.vocab_size=9000"], ["vocab_size = 9000", "or less"]),
     "budget": ([], ["batches.max_tokens=12"], ["tokens = 12", "longest sentence", "or more"]),
     "gpu": ([], ["training.device=cuda:7"], ["'cuda:7'", "GPU 7", "'auto' or 'cpu'"]),
-    "setting": ([], ["training.warmpu=3"], ["'warmpu'", "did you mean 'warmup'"]),
+    "setting": ([], ["training.warmup_step=3"], ["'warmup_step'", "did you mean 'warmup_steps'"]),
 }
 
 MEMORY = """<tmx version="1.4"><header/><body><tu>
@@ -312,12 +313,12 @@ def test_a_folder_that_is_no_run(tmp_path: Path) -> None:
 
 def test_where_a_run_goes(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    _, folder = run_module._located(path, None, ())
+    _, folder = run_module._locate(path, None, ())
     assert folder == Path("runs") / "toy"
     recipe = load_recipe(path)
-    assert run_module._located(recipe, "here", ()) == (recipe, Path("here"))
+    assert run_module._locate(recipe, "here", ()) == (recipe, Path("here"))
     with pytest.raises(InputError, match="needs a folder"):
-        run_module._located(recipe, None, ())
+        run_module._locate(recipe, None, ())
 
 
 def test_from_python(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -327,4 +328,4 @@ def test_from_python(path: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().err == ""
     again = pellucid.train(tmp_path / "run", resume=True)  # done before: it only says so
     assert again == bundle
-    assert "going on from step 2" in capsys.readouterr().err
+    assert "resuming from step 2" in capsys.readouterr().err

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.training import loss as loss_module
-from pellucid.training.loss import Taught, linear_loss, smoothed_cross_entropy
+from pellucid.training.loss import SoftTargets, linear_loss, smoothed_cross_entropy
 
 
 def case(N: int, D: int, V: int, seed: int, bias: bool) -> tuple[torch.Tensor, ...]:
@@ -22,12 +22,14 @@ def case(N: int, D: int, V: int, seed: int, bias: bool) -> tuple[torch.Tensor, .
     return (*leaves, *([] if bias else [None]), targets)
 
 
-def said(N: int, V: int, answers: int, seed: int) -> Taught:
-    """What teachers may have said: a token twice, the right one too, up to all of the target."""
+def random_soft_targets(N: int, V: int, K: int, seed: int) -> SoftTargets:
+    """Any soft targets: a token twice, the right one too, up to the whole target."""
     generator = torch.Generator().manual_seed(seed + 1000)
-    shares = torch.rand(N, answers, generator=generator, dtype=torch.float64)
-    shares /= shares.sum(dim=-1, keepdim=True) + torch.rand(N, 1, generator=generator).round()
-    return Taught(torch.randint(V, (N, answers), generator=generator), shares)
+    probabilities = torch.rand(N, K, generator=generator, dtype=torch.float64)
+    probabilities /= (
+        probabilities.sum(dim=-1, keepdim=True) + torch.rand(N, 1, generator=generator).round()
+    )
+    return SoftTargets(torch.randint(V, (N, K), generator=generator), probabilities)
 
 
 @given(
@@ -61,7 +63,7 @@ def test_it_is_the_divergence_from_the_smoothed_target(
     V=st.integers(2, 40),
     smoothing=st.sampled_from([0.0, 0.1, 0.7]),
     bias=st.booleans(),
-    answers=st.sampled_from([0, 1, 3]),
+    K=st.sampled_from([0, 1, 3]),
     chunk=st.integers(1, 200),
     seed=st.integers(0, 99),
 )
@@ -71,22 +73,22 @@ def test_fused_equals_the_plain_formula(
     V: int,
     smoothing: float,
     bias: bool,
-    answers: int,
+    K: int,
     chunk: int,
     seed: int,
 ) -> None:
     """Values and gradients, whatever the size of a chunk; also for no tokens at all."""
     states, weight, added, targets = case(N, 5, V, seed, bias)
     leaves = [t for t in (states, weight, added) if t is not None]
-    taught = said(len(states), V, answers, seed) if answers else None
+    soft_targets = random_soft_targets(len(states), V, K, seed) if K else None
     usual = loss_module.CHUNK_NUMBERS
     loss_module.CHUNK_NUMBERS = chunk
     try:
-        fused = linear_loss(states, weight, added, targets, smoothing, taught)
+        fused = linear_loss(states, weight, added, targets, smoothing, soft_targets)
     finally:
         loss_module.CHUNK_NUMBERS = usual
     logits = F.linear(states, weight, added)
-    plain = smoothed_cross_entropy(logits, targets, smoothing, taught)
+    plain = smoothed_cross_entropy(logits, targets, smoothing, soft_targets)
     torch.testing.assert_close(fused.smoothed, plain.smoothed)
     torch.testing.assert_close(fused.plain, plain.plain)
     ours = torch.autograd.grad(fused.smoothed * 1.7, leaves)
@@ -101,10 +103,12 @@ def test_what_teachers_say_is_a_part_of_the_target() -> None:
     logits = 3 * torch.randn(8, 9, generator=generator, dtype=torch.float64)
     targets = torch.randint(9, (8,), generator=generator)
     tokens = torch.stack([torch.randperm(9, generator=generator)[:4] for _ in range(8)])
-    shares = torch.rand(8, 4, generator=generator, dtype=torch.float64) / 4
-    q = torch.zeros(8, 9, dtype=torch.float64).scatter_(1, tokens, shares)
-    q[torch.arange(8), targets] += 1 - shares.sum(dim=-1)
-    found = smoothed_cross_entropy(logits, targets, 0.1, taught=Taught(tokens, shares))
+    probabilities = torch.rand(8, 4, generator=generator, dtype=torch.float64) / 4
+    q = torch.zeros(8, 9, dtype=torch.float64).scatter_(1, tokens, probabilities)
+    q[torch.arange(8), targets] += 1 - probabilities.sum(dim=-1)
+    found = smoothed_cross_entropy(
+        logits, targets, 0.1, soft_targets=SoftTargets(tokens, probabilities)
+    )
     wanted = F.cross_entropy(logits, q, label_smoothing=0.1, reduction="sum")
     torch.testing.assert_close(found.smoothed, wanted)
     torch.testing.assert_close(found.plain, F.cross_entropy(logits, targets, reduction="sum"))

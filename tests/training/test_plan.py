@@ -36,7 +36,7 @@ def recipe_for(folder: Path, count: int = 60, **sections: dict[str, object]) -> 
     corpus = made_up.write_tsv(folder / "train.tsv", count)
     values: dict[str, dict[str, object]] = {
         "tokenizer": {"vocab_size": 420},
-        "batches": {"tokens": 300},
+        "batches": {"max_tokens": 300},
         "model": {"preset": "tiny"},
         "training": {"epochs": 3},
     }
@@ -53,13 +53,13 @@ configs = st.builds(
     group=st.sampled_from([1, 2]),
     K=st.sampled_from([4, 8]),
     vocab_size=st.integers(5, 40),
-    feed_forward_width=st.integers(3, 33),
+    d_ff=st.integers(3, 33),
     encoder_layers=st.integers(1, 2),
     decoder_layers=st.integers(1, 3),
     activation=st.sampled_from(["relu", "swiglu", "relu2"]),
-    positions=st.sampled_from(["sinusoidal", "rotary", "learned"]),
+    position_encoding=st.sampled_from(["sinusoidal", "rotary", "learned"]),
     norm=st.sampled_from(["post", "pre", "sandwich"]),
-    tie=st.sampled_from(["all", "decoder", "none"]),
+    tie_embeddings=st.sampled_from(["all", "decoder", "none"]),
 )
 shapes = st.builds(BatchShape, st.integers(1, 4), st.integers(1, 9), st.integers(1, 9))
 
@@ -165,7 +165,7 @@ def test_a_missing_corpus_is_assumed_and_said(tmp_path: Path) -> None:
     plan = make_plan(recipe, hardware="laptop")
     assert plan.steps is None
     assert plan.seconds is None
-    assert "train.tsv is not there" in plan.assumed[0]
+    assert "train.tsv is missing" in plan.assumed[0]
     told = make_plan(recipe, hardware="laptop", pairs=29_000)
     assert told.steps is not None
     assert told.epochs == pytest.approx(3, rel=0.01)
@@ -187,7 +187,7 @@ def test_memory_by_part(tmp_path: Path) -> None:
     adam, parameters = of(optimizer="adam")
     assert adam["weights"] == adam["gradients"] == 4 * parameters
     assert adam["optimizer (adam)"] == 8 * parameters
-    muon, _ = of(optimizer="muon", ema=0.99)
+    muon, _ = of(optimizer="muon", ema_decay=0.99)
     assert 4 * parameters < muon["optimizer (muon)"] < 8 * parameters
     assert muon["moving average"] == 4 * parameters
 

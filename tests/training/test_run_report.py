@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 from pellucid.cli.main import app
 from pellucid.drawing.svg import Curve, attention_map, escaped, line_chart, log_ticks, ticks
 from pellucid.errors import InputError
-from pellucid.training.callbacks.metrics_file import METRICS, Metrics
-from pellucid.training.callbacks.terminal import Sample, StepReport, ValidationReport
+from pellucid.training.callbacks.callback import Sample, StepReport, ValidationReport
+from pellucid.training.callbacks.metrics_file import METRICS, MetricsFile
 from pellucid.training.run_report import write_report
 from tests.pages import HARM, Page
 
 
 class Titled:
-    """As much of a recipe as the watchers look at."""
+    """The part of a recipe that the callbacks use."""
 
     def __init__(self, title: str) -> None:
         self.title = title
@@ -29,24 +29,24 @@ class Titled:
 def make_run(
     folder: Path, steps: int = 40, text: str = "Ein Hund", *, finished: bool = True
 ) -> None:
-    metrics = Metrics(folder)
+    metrics = MetricsFile(folder)
     counted = {"total": 5, "kept": 4, "counts": {"kept": 4, "empty": 1}, "examples": {}}
-    metrics.started(Titled(f"A run {text}"), 123_456, {"train": counted, text: counted}, None)
+    metrics.on_start(Titled(f"A run {text}"), 123_456, {"train": counted, text: counted}, None)
     for number in range(1, steps + 1):
         loss = 2 + 4 / number
-        metrics.stepped(
+        metrics.on_step(
             StepReport(number, steps, number / 9, loss, loss, 1e-3, 1.0, 500, 0.5, 0.0, 0.6)
         )
         if number % 10 == 0:
             sample = Sample(f"A dog {text}", text, f"{text} {number}")
-            metrics.validated(
+            metrics.on_validation(
                 ValidationReport(
                     number, number / 9, loss, math.exp(loss), number / 2, 40.0, {"bleu": text},
                     [sample, sample], True, 3.0,
                 )
             )  # fmt: skip
     if finished:
-        metrics.finished({"ended": text, "not there": None})
+        metrics.on_end({"ended": text, "not there": None})
     (folder / "recipe.toml").write_text(f'title = "{text}"\n', encoding="utf-8", errors="replace")
     attention = {
         "source": ["▁A", "▁dog", text],
@@ -69,17 +69,18 @@ def test_everything_is_there(tmp_path: Path) -> None:
     _, page = page_of(tmp_path)
     said = " ".join(page.texts)
     for part in (
-        "A run Ein Hund", "20.0", "at step 40", "Curves", "Loss, nats a token", "Perplexity",
+        "A run Ein Hund", "20.0", "at step 40", "Curves", "Loss, nats per token", "Perplexity",
         "BLEU", "chrF", "Learning rate", "minutes", "Samples", "Ein Hund 40", "Ein Hund 10",
-        "One sentence, as it was learned", "The attention of one sentence", "decoder layer 3",
+        "One sentence over the course of training", "The attention of one sentence",
+        "decoder layer 3",
         "head 2", "␣dog", "Data", "a side without text", "Machine and versions", "torch",
         "Recipe", 'title = "Ein Hund"', "0.1M", "ended: Ein Hund",
     ):  # fmt: skip
         assert part in said, part
-    assert said.count("Loss, nats a token") == 2  # by step and by minutes
+    assert said.count("Loss, nats per token") == 2  # by step and by minutes
     assert "not there" not in said
     assert sum(tag == "svg" for tag, _ in page.tags) == 10 + 2
-    assert not [p for p in tmp_path.iterdir() if p.name.endswith(".writing")]
+    assert not [p for p in tmp_path.iterdir() if ".writing" in p.name]
 
 
 def test_no_text_becomes_markup(tmp_path: Path) -> None:
@@ -158,7 +159,7 @@ def test_strange_lines_do_not_break_it(tmp_path: Path) -> None:
     lines = [
         {"kind": "run"},
         {"kind": "step", "step": 1, "loss": None},
-        {"kind": "step", "step": 2, "loss": 1e9, "rate": 0.0},
+        {"kind": "step", "step": 2, "loss": 1e9, "learning_rate": 0.0},
         {"kind": "valid", "step": 2, "loss": None, "samples": [{}]},
         {"kind": "other", "step": 3},
     ]

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pellucid.translator import Translator, command, load
-from pellucid.translator.files import LineReader
+from pellucid.translator.text_io import LineReader
 from tests.bundles import write_bundle
 
 
@@ -39,8 +39,6 @@ def pellucid(*arguments: str, data: bytes = b"") -> subprocess.CompletedProcess[
 
 def in_process(translator: Translator, data: bytes, **more: Any) -> bytes:
     """What `pellucid translate` writes for these bytes on standard input."""
-    settings = {"source": None, "target": None, "model": None, "beam": 1, "n_best": 1}
-    settings |= {"engine": "auto", "as_json": False, "output": None, **more}
     written = io.BytesIO()
     there, here = os.pipe()
     assert len(data) < 1 << 15  # so that it fits into the pipe
@@ -50,7 +48,7 @@ def in_process(translator: Translator, data: bytes, **more: Any) -> bytes:
         patch.setattr(command, "load", lambda *_: translator)
         patch.setattr(sys, "stdin", io.TextIOWrapper(stream))
         patch.setattr(sys, "stdout", io.TextIOWrapper(written))
-        command.run_translate([], [], **settings)
+        command.translate(**{"beam_size": 1, **more})
         sys.stdout.flush()
         return written.getvalue()
 
@@ -89,7 +87,7 @@ def test_lines_arrive_whole_however_they_come(chunks: list[bytes]) -> None:
 
 def test_an_answer_before_the_next_question(folder: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "pellucid", "translate", "--model", str(folder), "--beam", "1"],
+        [sys.executable, "-m", "pellucid", "translate", "--model", str(folder), "--beam-size", "1"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE,
     ) as run:  # fmt: skip
         assert run.stdin is not None
@@ -108,7 +106,7 @@ def test_an_answer_before_the_next_question(folder: Path) -> None:
 @given(LINES, st.booleans())
 @settings(max_examples=40)
 def test_lines_in_are_lines_out(translator: Translator, lines: list[bytes], ended: bool) -> None:
-    """Promise 24."""
+    """As many lines out as in, whatever bytes they have; and one line of JSON for each."""
     data = b"\n".join(lines) + (b"\n" if ended and lines else b"")
     if data.startswith((b"\xff\xfe", b"\xfe\xff")):
         data = b"a" + data
@@ -157,7 +155,7 @@ def test_n_best_lines(folder: Path) -> None:
 def test_documents(folder: Path, tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# Le phare\n\nUne `carte` et [le pont](https://a.example).\n")
-    run = pellucid("translate", "--model", str(folder), "--beam", "1", "--file", str(page))
+    run = pellucid("translate", "--model", str(folder), "--beam-size", "1", "--file", str(page))
     assert run.returncode == 0
     made = (tmp_path / "page.en.md").read_text()
     assert made.startswith("# ")
@@ -170,7 +168,7 @@ def test_documents(folder: Path, tmp_path: Path) -> None:
     assert run.returncode == 2
     long = tmp_path / "long.txt"
     long.write_text("le vélo vert " * 200)
-    run = pellucid("translate", "--model", str(folder), "--beam", "1", "--file", str(long))
+    run = pellucid("translate", "--model", str(folder), "--beam-size", "1", "--file", str(long))
     assert run.returncode == 0
     assert b"over-long sentences, translated in parts: 1\n" in run.stderr
 
@@ -211,7 +209,7 @@ def test_models(folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
 def test_nobody_listens(folder: Path) -> None:
     """`pellucid translate | head -1` ends well, and soon."""
     with subprocess.Popen(
-        [sys.executable, "-m", "pellucid", "translate", "--model", str(folder), "--beam", "1"],
+        [sys.executable, "-m", "pellucid", "translate", "--model", str(folder), "--beam-size", "1"],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
     ) as process:  # fmt: skip
         assert process.stdin is not None

@@ -19,16 +19,9 @@ from pellucid.bundle import Bundle
 from pellucid.decoding import Hypothesis, Result, SpecialIds
 from pellucid.decoding.ct2.conversion import add_ct2
 from pellucid.errors import InputError
-from pellucid.text.segmentation import (
-    Passage,
-    Unit,
-    cut,
-    has_words,
-    mended,
-    one_line,
-    with_stand_ins,
-    without_protected,
-)
+from pellucid.text.passage import Passage, Unit, one_line
+from pellucid.text.preserve import Preserved, has_words
+from pellucid.text.segmentation import cut
 from pellucid.translator import TranslationReport, Translator
 from tests.bundles import write_bundle
 
@@ -97,8 +90,8 @@ def test_cutting_loses_nothing(text: str) -> None:
         assert passage.joined([unit.text for unit in passage.units]) == text
         assert all(has_words(unit.text) for unit in passage.units)
     line = one_line(text)
-    around = without_protected(line)
-    assert around.joined([unit.text for unit in around.units]) == line
+    around = Preserved(line).without_protected()
+    assert around.restored([unit.text for unit in around.passage.units]) == line
 
 
 @given(st.lists(TEXT, max_size=5))
@@ -164,8 +157,8 @@ def test_what_has_no_words_is_copied(bundle: Bundle, text: str) -> None:
         ("un `\\d+` là", "a ` \\D+` there", "a `\\d+` there"),
     ],
 )
-def test_mending(source: str, translation: str, wanted: str | None) -> None:
-    assert mended(source, translation) == wanted
+def test_what_is_damaged_is_repaired(source: str, translation: str, wanted: str | None) -> None:
+    assert Preserved(source).repaired(translation) == wanted
 
 
 def forgetful(bundle: Bundle, knows: str) -> Parrot:
@@ -201,17 +194,16 @@ def test_where_that_fails_too_it_is_translated_around(bundle: Bundle) -> None:
 
 
 def test_stand_ins_are_words_that_are_not_there() -> None:
-    found = with_stand_ins("Tom a 20 vis, 127 clous et /usr/share/x.txt")
+    found = Preserved("Tom a 20 vis, 127 clous et /usr/share/x.txt").with_stand_ins()
     assert found is not None
-    assert found.text == "Tom a 30 vis, 50 clous et Mary"
-    assert found.restored("Mary, 50 nails, 30 screws, Tom") == (
+    assert [unit.text for unit in found.passage.units] == ["Tom a 30 vis, 50 clous et Mary"]
+    assert found.restored(["Mary, 50 nails, 30 screws, Tom"]) == (
         "/usr/share/x.txt, 127 nails, 20 screws, Tom"
     )
-    assert found.restored("Mary and 50 and 30 and 30") is None
-    assert found.restored("Mary and 500 and 30") is None
-    assert with_stand_ins("merci 😀 127") is None
-    assert with_stand_ins("rien à garder") is None
-    assert with_stand_ins(" et ".join(map(str, range(100, 110)))) is None
+    assert found.restored(["Mary and 50 and 30 and 30"]) is None
+    assert found.restored(["Mary and 500 and 30"]) is None
+    for text in ("merci 😀 127", "rien à garder", " et ".join(map(str, range(100, 110)))):
+        assert Preserved(text).with_stand_ins() is None
 
 
 @pytest.mark.parametrize(
@@ -365,10 +357,36 @@ def test_threads_may_share_a_translator(translator: Translator) -> None:
     assert [found[n] for n in range(len(texts))] == wanted
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ({"beam": 2}, "beam_size"),
+        ({"alpha": 0.6}, "length_penalty"),
+        ({"length_penalty": "gnmt"}, "length_normalization"),
+        ({"no_repeat_ngram": 3}, "no_repeat_ngram_size"),
+        ({"forbidden": {7}}, "suppress_tokens"),
+        ({"watch": 9}, "record_candidates"),
+    ],
+)
+def test_an_old_name_of_an_option_is_an_error_with_the_new_one(
+    translator: Translator, old: dict[str, Any], new: str
+) -> None:
+    for call in (translator, translator.look):
+        with pytest.raises(InputError, match=new):
+            call("le vélo", **old)
+
+
+def test_engines_tell_what_they_are(folder: Path) -> None:
+    for kind, name in (("auto", "ct2"), ("ct2", "ct2"), ("torch", "torch")):
+        engine = pellucid.load(folder, kind, threads=1).engine
+        assert (engine.name, engine.device, engine.threads) == (name, "cpu", 1)
+        assert (engine.model is None) == (kind == "ct2")
+
+
 def test_what_ct2_cannot_do_falls_to_torch(translator: Translator) -> None:
     first = translator("le vélo", sample=True, seed=3, **SHORT)
     assert translator("le vélo", sample=True, seed=3, **SHORT) == first
-    assert translator("le vélo", length_penalty="gnmt", alpha=0.6, **SHORT)
+    assert translator("le vélo", length_normalization="gnmt", length_penalty=0.6, **SHORT)
 
 
 def test_a_model_that_ct2_cannot_express(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from pellucid.bundle import Bundle
 from pellucid.decoding.engine_selection import open_torch
 from pellucid.decoding.options import DecodingOptions
 from pellucid.inspection import Trace
-from pellucid.inspection.tracing import HeadOff, look_inside
+from pellucid.inspection.tracing import AblatedHead, look_inside
 
 
 def ask(address: str, path: str, **body: Any) -> Any:
@@ -39,7 +39,7 @@ def _opened(folder: Path) -> tuple[Bundle, Any]:
 def traced(folder: Path, text: str, *, direction: str = "xa-xb", **more: Any) -> Trace:
     """The trace as Python makes it, in this process."""
     bundle, engine = _opened(folder)
-    off = [HeadOff(*switch) for switch in more.pop("off", ())]
+    off = [AblatedHead(*switch) for switch in more.pop("off", ())]
     changes = {name: more.pop(name) for name in ("prefix", "without") if name in more}
     return look_inside(
         engine.model,
@@ -47,7 +47,7 @@ def traced(folder: Path, text: str, *, direction: str = "xa-xb", **more: Any) ->
         engine.special,
         text,
         direction,
-        DecodingOptions(**{"beam": 4, **more}),
+        DecodingOptions(**{"beam_size": 4, **more}),
         off=off,
         **changes,
     )

@@ -60,10 +60,10 @@ def other_bundle(browser: Any, tmp_path_factory: pytest.TempPathFactory) -> Path
         folder,
         ct2=False,
         norm="pre",
-        norm_kind="rms",
-        positions="rotary",
+        norm_type="rms",
+        position_encoding="rotary",
         activation="swiglu",
-        key_value_heads=2,
+        num_kv_heads=2,
         encoder_layers=3,
         decoder_layers=1,
     )
@@ -126,7 +126,7 @@ def open_page(browser: Any) -> Iterator[Callable[..., Any]]:
 
 @pytest.fixture
 def inside(open_page: Callable[..., Any], server: Server, sentence: str) -> Callable[..., Any]:
-    """Look inside of the sentence, at a panel."""
+    """Look inside the sentence, at a panel."""
 
     def opened(panel: str, **view: object) -> Any:
         chosen = {"q": sentence, **LANGUAGES, "panel": panel, **view}

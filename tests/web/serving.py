@@ -50,13 +50,13 @@ def main(folder: str, *options: str) -> None:
 
     from pellucid.server.app import create_app
     from pellucid.server.command import listen
-    from pellucid.server.service.inspect_process import Looks
+    from pellucid.server.service.inspection_process import InspectionProcess
     from pellucid.server.settings import ServerSettings
     from pellucid.translator import load
 
     files = [Path(option.partition("=")[2]) for option in options if option.startswith("--keys=")]
     settings = ServerSettings(keys=files[0], require_key=True) if files else None
-    app = create_app(load(folder, threads=1), Looks(Path(folder)), settings)
+    app = create_app(load(folder, threads=1), InspectionProcess(Path(folder)), settings)
     listening = listen("127.0.0.1", 0)
     listening.listen()  # so that who reads the port may come at once
     print(listening.getsockname()[1], flush=True)

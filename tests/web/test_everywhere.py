@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pellucid.inspection.command import run_look
+from pellucid.inspection.command import look
 from tests.web.api import ask, traced
 from tests.web.conftest import LANGUAGES
 from tests.web.serving import Server
@@ -17,7 +17,6 @@ from tests.web.waiting import until
 
 Open = Callable[..., Any]
 TOO_WIDE = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
-LOOK = {"what": "attention", "kind": "cross", "layer": "-1", "head": "mean", "beam": 4}
 
 
 def walk(page: Any, seen: Callable[[str], None] = lambda tab: None) -> list[str]:
@@ -127,8 +126,7 @@ def test_one_file_without_a_server(
 ) -> None:
     """`pellucid look -o page.html`: every panel that needs no model, and not one request."""
     file = tmp_path / "page.html"
-    asked = {"source": None, "target": None, "model": str(bundle)}
-    run_look(sentence, file, **LOOK, **asked)
+    look(sentence, file, model=str(bundle))
     page = open_page(file.as_uri())
     page.locator("#panel h2").wait_for()
     names = walk(page)

@@ -104,7 +104,7 @@ def test_the_tour_tells_the_truth(inside: Inside, bundle: Path, sentence: str) -
             everywhere = [
                 strongest(trace, at, one, *words)
                 for at in range(trace.model["encoder_layers"])
-                for one in range(trace.model["heads"])
+                for one in range(trace.model["num_heads"])
             ]
             assert number(link.inner_text()) == pytest.approx(max(everywhere), abs=6e-4)
         if title == "Training and loss":

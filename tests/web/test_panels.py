@@ -71,7 +71,7 @@ def test_moving_a_word(inside: Inside, bundle: Path, sentence: str) -> None:
     page = inside("embedding", kind="encoder")
     page.get_by_label("first word").select_option("0")
     page.get_by_label("second word").select_option("2")
-    page.get_by_text("and read it again").click()
+    page.get_by_text("and read again").click()
     page.locator("output[data-change]").first.wait_for()
     outputs = page.locator("output[data-change]").evaluate_all(
         "all => all.map(o => [o.dataset.change, Number(o.dataset.token), o.textContent])"
@@ -135,7 +135,7 @@ def test_masks_of_a_batch(inside: Inside, bundle: Path, sentence: str) -> None:
         assert found["causal"] == masks.causal.sum()
         for name in ("encoder", "decoder", "cross"):
             assert found[name] == getattr(masks, name)[row].sum(), name
-    assert page.get_by_text("The model used something else").count() == 0
+    assert page.get_by_text("The model used something other").count() == 0
     assert shown(page, "[data-difference]") < 1e-4
 
 
@@ -224,7 +224,7 @@ def test_the_map_opens_every_part(inside: Inside) -> None:
     page = inside("map", kind="encoder", layer=0)
     for place, name, title in [
         (0, "feed-forward", "Feed-forward"),
-        (0, "heads", "Heads joined"),
+        (0, "heads", "Heads combined"),
         (1, "cross-attention", "Attention"),
         (1, "add + norm", "Residual and norm"),
         (1, "logits and softmax", "Logits to softmax"),
@@ -234,7 +234,7 @@ def test_the_map_opens_every_part(inside: Inside) -> None:
     ]:
         page.locator(".stack").nth(place).get_by_role("button", name=name, exact=True).first.click()
         page.locator("#panel h2", has_text=title).wait_for()
-        page.get_by_role("tab", name="Map").click()
+        page.get_by_role("tab", name="Architecture").click()
     page.locator(".thumbs").get_by_role("radio").nth(1).click()
     page.locator("#panel h2", has_text="Attention").wait_for()
 
@@ -260,13 +260,13 @@ def test_another_shape(open_page: Callable[..., Any], other_bundle: Path, browse
         angles = by_key(page, "angle")
         assert list(angles.values()) == close(trace["rotary.angles"][ROW].tolist())
         for tab, sign in [
-            ("Heads joined", "output[data-apart]"),
+            ("Heads combined", "output[data-apart]"),
             ("Residual and norm", "output[data-norm]"),
             ("Feed-forward", "output[data-neuron]"),
             ("Softmax", "output[data-probability]"),
             ("Logit lens", "output[data-guess]"),
             ("Masks", "output[data-open]"),
-            ("Map", ".thumbs canvas"),
+            ("Architecture", ".thumbs canvas"),
         ]:
             page.get_by_role("tab", name=tab, exact=True).click()
             page.locator(sign).first.wait_for()

@@ -21,8 +21,8 @@ WAY = {"source": "xa", "target": "xb"}
 def test_the_beam_stepped_to_its_end_gives_the_answer(
     inside: Inside, server: Server, sentence: str, beam: int
 ) -> None:
-    wanted = ask(server.address, "translate", q=sentence, beam=beam, **WAY)["translatedText"]
-    trace = ask(server.address, "trace", q=sentence, beam=beam, **WAY)
+    wanted = ask(server.address, "translate", q=sentence, beam_size=beam, **WAY)["translatedText"]
+    trace = ask(server.address, "trace", q=sentence, beam_size=beam, **WAY)
     page = inside("beam", step=0)
     page.get_by_role("radio", name=f"beam {beam}", exact=True).click()
     forward, rounds = page.get_by_text("forward ›"), page.locator("output[data-rounds]")
@@ -65,9 +65,9 @@ def test_scores_are_sums_over_the_length_penalty(
     options = trace.options
     assert shown == pytest.approx([h.score for h in trace.hypotheses], abs=6e-4)
     for ended in trace.hypotheses:
-        divisor = penalty(options["length_penalty"], options["alpha"], ended.length)
+        divisor = penalty(options["length_normalization"], options["length_penalty"], ended.length)
         assert ended.score == pytest.approx(ended.log_probability / divisor)
-    # A dropped way: its own attention is fetched with its beginning.
+    # A pruned hypothesis: its own attention is fetched, with it as the prefix.
     place, way = next(
         (place, way)
         for place, way in enumerate(trace.beam[2].candidates)
@@ -104,16 +104,16 @@ def test_the_cache(inside: Inside, bundle: Path, sentence: str) -> None:
         assert tuple(parents) == (row.parents if step else ())
         if step + 1 < len(trace.cache):
             page.keyboard.press("ArrowRight") if step else page.get_by_text("forward ›").click()
-    assert page.get_by_text("stored in another way").count() == 0
+    assert page.get_by_text("not stored as the formula").count() == 0
 
 
 def test_searches_side_by_side(inside: Inside, bundle: Path, sentence: str) -> None:
     page = inside("compare")
-    sampled = {"sample": True, "beam": 1, "seed": 1, "temperature": 1.0}
+    sampled = {"sample": True, "beam_size": 1, "seed": 1, "temperature": 1.0}
     for name, options in {
-        "greedy": {"beam": 1},
-        "beam2": {"beam": 2},
-        "beam4": {"beam": 4},
+        "greedy": {"beam_size": 1},
+        "beam2": {"beam_size": 2},
+        "beam4": {"beam_size": 4},
         "sample": sampled,
     }.items():
         card = page.locator(f"[data-search={name}]")
@@ -150,9 +150,9 @@ def test_a_head_off_and_a_word_out(inside: Inside, bundle: Path, sentence: str) 
     ):
         shown = [number(text) for text in page.locator(f"output[data-{name}]").all_inner_texts()]
         assert shown == pytest.approx(wanted, abs=6e-4)
-    page.get_by_text("Look inside of this one").click()
+    page.get_by_text("Look inside this one").click()
     page.locator(".changed", has_text="head 1 switched off").wait_for()
-    again = page.get_by_role("button", name="as it was")
+    again = page.get_by_role("button", name="Reset", exact=True)
     assert "with=" in page.url
     again.click()
     again.wait_for(state="detached")

@@ -7,7 +7,7 @@ from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from pellucid.server.security.keys import Keys
+from pellucid.server.security.api_keys import ApiKeys
 from tests.pages import HARM
 from tests.web.api import ask
 from tests.web.conftest import LANGUAGES
@@ -104,7 +104,7 @@ def test_without_pytorch_it_translates_and_says_what_is_missing(
 
 def test_a_key_is_asked_for_once(browser: Any, bundle: Path, sentence: str, tmp_path: Path) -> None:
     """A wrong key is asked for again; the right one is kept for this visit, and nowhere else."""
-    key = Keys(tmp_path / "keys.json").add("ada")
+    key = ApiKeys(tmp_path / "keys.json").add("ada")
     answers = ["not this one", key]
     with Server(bundle, f"--keys={tmp_path / 'keys.json'}") as guarded:
         context = browser.new_context()

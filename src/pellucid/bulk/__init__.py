@@ -1,6 +1,6 @@
-"""Many files, many machines: bulk translation on Ray, and the same work as a function for Spark.
+"""Bulk translation: many files, on one machine or many with Ray, and a function for Spark.
 
-Ray, pyarrow and pandas are imported by who needs them: `pip install 'pellucid[cluster]'`.
+Ray, pyarrow and pandas are imported where they are needed: `pip install 'pellucid[cluster]'`.
 """
 
 from pellucid.bulk.spark import spark_translate

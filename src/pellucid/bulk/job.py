@@ -1,4 +1,4 @@
-"""A job: what is to be done, what is done already, and how parts become files again.
+"""A job: its options, the records of what is finished, and how parts become files again.
 
 The output folder has a file for each input file, and
 
@@ -8,7 +8,7 @@ The output folder has a file for each input file, and
     _pellucid/parts/NAME/N-DIGEST.json, .part, .failed
                                    a finished part, until its file is finished
 
-A part is finished when its .json is there, which is written last; the same for a file. What is
+A part is finished when its .json exists, which is written last; the same for a file. What is
 finished is never done again.
 """
 
@@ -23,18 +23,18 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import pellucid
+from pellucid.bulk.locations import Location
 from pellucid.bulk.parts import PART_ROWS, kind_of, read_parts
-from pellucid.bulk.places import Location
 from pellucid.errors import InputError, PellucidError
 
 FORMAT = 1
 _OWN = "_pellucid"
-_GROUP_ROWS = 1 << 17  # of a Parquet file
+_ROW_GROUP_ROWS = 1 << 17  # of a Parquet file
 
 
 @dataclass(frozen=True)
-class Options:
-    """What decides how the output reads."""
+class JobOptions:
+    """The options that determine the output."""
 
     model: str
     """The bundle's fingerprint."""
@@ -48,69 +48,69 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Input:
+class InputFile:
     """A file to translate."""
 
     name: str
-    place: Location
+    location: Location
     done: dict[int, str]
-    """The digests of its finished parts, by their numbers."""
+    """Digests of its finished parts, by number."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """Where the output goes, and the options."""
+    """The output folder and the options."""
 
     output: Location
-    options: Options
+    options: JobOptions
     version: str = pellucid.__version__
 
     def _own(self, *names: str) -> Location:
         return self.output.child(posixpath.join(_OWN, *names))
 
     def parts_of(self, file: str) -> Location:
-        """The folder of a file's finished parts."""
+        """Return the folder of a file's finished parts."""
         return self._own("parts", file)
 
     def record_of(self, file: str) -> Location:
-        """What is said of a finished file."""
+        """Return the location of a finished file's record."""
         return self._own("files", f"{file}.json")
 
     def begin(self) -> bool:
-        """Write the manifest, or compare it with the one that is there; whether there was one."""
-        place = self._own("manifest.json")
-        mine = {"format": FORMAT, **asdict(self.options)}
-        if not place.exists():
-            place.write(json.dumps(mine, indent=1).encode())
+        """Write the manifest, or compare it with the existing one; return whether there was one."""
+        location = self._own("manifest.json")
+        manifest = {"format": FORMAT, **asdict(self.options)}
+        if not location.exists():
+            location.write(json.dumps(manifest, indent=1).encode())
             return False
         try:
-            theirs = dict(json.loads(place.read()))
+            existing = dict(json.loads(location.read()))
         except ValueError:
-            raise PellucidError(f"{place} is damaged: name another --output") from None
-        for key, value in mine.items():
-            if theirs.get(key) != value:
+            raise PellucidError(f"{location} is damaged: name another --output") from None
+        for key, value in manifest.items():
+            if existing.get(key) != value:
                 raise InputError(
-                    f"{self.output} was begun with another {key} ({theirs.get(key)}, now {value}): "
-                    "give the same, or name another --output"
+                    f"{self.output} was begun with another {key} ({existing.get(key)}, now "
+                    f"{value}): give the same, or name another --output"
                 )
         return True
 
-    def check_seen(self) -> None:
-        """Raise an error where the output folder is not the one that the job was begun in."""
+    def check_shared(self) -> None:
+        """Raise an error if this machine does not see the job's output folder."""
         if not self._own("manifest.json").exists():
             raise PellucidError(
                 f"a worker does not see {self.output}: name a folder that all machines share"
             )
 
     def finished(self, file: str) -> dict[str, Any] | None:
-        """The record of a file that is finished."""
-        place = self.record_of(file)
-        return dict(json.loads(place.read())) if place.exists() else None
+        """Return the record of a file if it is finished."""
+        location = self.record_of(file)
+        return dict(json.loads(location.read())) if location.exists() else None
 
-    def check_new(self, name: str, place: Location) -> Input:
-        """A file that is still to do, with what is done of it.
+    def check_new(self, name: str, location: Location) -> InputFile:
+        """Return an unfinished file, with its finished parts.
 
-        A file of somebody else in the place of the output is an error.
+        An output file that is not of this job is an error.
         """
         done = {}
         for entry in self.parts_of(name).names():
@@ -119,43 +119,43 @@ class Job:
                 done[int(number)] = digest
         if not done and self.output.child(name).exists():
             raise InputError(
-                f"{self.output.child(name)} is there already, and not of this job: "
+                f"{self.output.child(name)} exists already, and not of this job: "
                 "name another --output"
             )
-        return Input(name, place, done)
+        return InputFile(name, location, done)
 
-    def check_unchanged(self, record: dict[str, Any], name: str, place: Location) -> None:
-        """Raise an error where the input of a finished file is another one by now."""
-        info = place.info()
+    def check_unchanged(self, record: dict[str, Any], name: str, location: Location) -> None:
+        """Raise an error if the input of a finished file has changed since."""
+        info = location.info()
         if info.size == record["size"] and info.mtime_ns == record["time"]:
             return
         options = self.options
-        parts = read_parts(place, name, options.column, options.part_rows)
-        same = info.size == record["size"] and record["digest"] == whole_digest(
+        parts = read_parts(location, name, options.column, options.part_rows)
+        same = info.size == record["size"] and record["digest"] == file_digest(
             part.digest for part in parts
         )
         if not same:
-            raise changed(place, self.output)
+            raise changed_error(location, self.output)
 
     def close(self) -> None:
-        """Clear away what is of use only while there are unfinished files."""
+        """Remove what is needed only while there are unfinished files."""
         self._own("parts").remove()
 
 
-def whole_digest(digests: Iterator[str]) -> str:
-    """Stands for a file with parts of these digests."""
+def file_digest(digests: Iterator[str]) -> str:
+    """Return the digest of a file with parts of these digests."""
     return hashlib.sha256("".join(digests).encode()).hexdigest()[:24]
 
 
-def changed(place: Location, output: Location) -> InputError:
-    """What is said of an input that is not what it was."""
+def changed_error(location: Location, output: Location) -> InputError:
+    """Return the error for an input that has changed since the job was begun."""
     return InputError(
-        f"{place} has changed since {output} was begun: name another --output for what it is now"
+        f"{location} has changed since {output} was begun: name another --output for what it is now"
     )
 
 
-def assemble(job: Job, file: str, place: Location) -> dict[str, Any]:
-    """Put the parts of a file together, in order; what is recorded of it."""
+def assemble(job: Job, file: str, location: Location) -> dict[str, Any]:
+    """Join the parts of a file, in order; return its record. location: of the input."""
     folder = job.parts_of(file)
     names = sorted(n.removesuffix(".json") for n in folder.names() if n.endswith(".json"))
     records = [json.loads(folder.child(f"{name}.json").read()) for name in names]
@@ -175,12 +175,12 @@ def assemble(job: Job, file: str, place: Location) -> dict[str, Any]:
     failed = [n for n, record in zip(names, records, strict=True) if record["failures"]]
     if failed:
         job.output.child(f"_failures/{file}.jsonl").write(concatenated(".failed", failed))
-    info = place.info()
+    info = location.info()
     counts = total(records)
     record = {
         "size": info.size,
         "time": info.mtime_ns,
-        "digest": whole_digest(name.partition("-")[2] for name in names),
+        "digest": file_digest(name.partition("-")[2] for name in names),
         **counts,
     }
     job.record_of(file).write(json.dumps(record).encode())
@@ -193,7 +193,7 @@ def _joined_tables(folder: Location, names: list[str]) -> Any:
     import pyarrow.parquet as pq  # type: ignore[import-untyped]
 
     def fill(stream: Any) -> None:
-        writer, waiting = None, []
+        writer, pending = None, []
         for name in names:
             file = pq.ParquetFile(pa.BufferReader(folder.child(f"{name}.part").read()))
             table = file.read()
@@ -202,10 +202,10 @@ def _joined_tables(folder: Location, names: list[str]) -> Any:
                 codec = file.metadata.row_group(0).column(0).compression if groups else "SNAPPY"
                 codec = {"UNCOMPRESSED": "NONE"}.get(codec, codec)
                 writer = pq.ParquetWriter(stream, table.schema, compression=codec)
-            waiting.append(table)
-            if sum(t.num_rows for t in waiting) >= _GROUP_ROWS or name == names[-1]:
-                writer.write_table(pa.concat_tables(waiting))
-                waiting = []
+            pending.append(table)
+            if sum(t.num_rows for t in pending) >= _ROW_GROUP_ROWS or name == names[-1]:
+                writer.write_table(pa.concat_tables(pending))
+                pending = []
         assert writer is not None
         writer.close()
 
@@ -213,11 +213,11 @@ def _joined_tables(folder: Location, names: list[str]) -> Any:
 
 
 COUNTS = ("rows", "source_tokens", "tokens", "split", "rescued", "cut", "invalid", "again")
-TIMES = ("seconds", "processor_seconds")  # of workers
+TIMES = ("seconds", "processor_seconds")  # of all workers
 
 
 def total(records: list[dict[str, Any]]) -> dict[str, Any]:
-    """The sums of what is recorded of parts or of files."""
+    """Sum the records of parts or of files."""
     failures: Counter[str] = Counter()
     for record in records:
         failures.update(record["failures"])

@@ -1,7 +1,7 @@
-"""How a file is cut into parts: by its content alone, so every run cuts it the same.
+"""Splitting a file into parts: by its content alone, so every run splits it the same way.
 
-A part ends where a window of `Translator.translate_lines` ends, and says how large its first window
-is. So whoever translates it makes the batches that one process would make for the whole file, and
+A part ends where a window of `Translator.translate_lines` ends, and records the size of its first
+window. So whoever translates it forms the same batches as one process would for the whole file, and
 gets the same translations to the last bit.
 """
 
@@ -14,20 +14,20 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
 from typing import IO, Any, Literal
 
-from pellucid.bulk.places import Location
+from pellucid.bulk.locations import Location
 from pellucid.errors import InputError, PellucidError
-from pellucid.translator.files import LONGEST_LINE
+from pellucid.translator.text_io import LONGEST_LINE
 from pellucid.translator.translator import FIRST_WINDOW, WINDOW
 
 Kind = Literal["text", "json", "table"]
 
 PART_ROWS = 2048
-"""The most rows of a part, unless its first window has more: five to twenty seconds of work for one
-core. What a killed worker was doing is lost, and at the end of a job the others wait for the one
-that has the last part."""
+"""Maximum rows of a part, unless its first window has more: five to twenty seconds of work for one
+core. A killed worker loses its part, and at the end of a job the others wait for the one that has
+the last part, so parts are small."""
 
 PART_BYTES = 1 << 25
-"""A part is not made larger than this by rows that are long."""
+"""A part that reaches this size is full, even with fewer rows."""
 
 _KINDS: dict[str, Kind] = {
     ".txt": "text",
@@ -38,47 +38,47 @@ _KINDS: dict[str, Kind] = {
     ".parquet": "table",
     ".pq": "table",
 }
-_SHOWN = 200  # bytes of a row that is too long
+_KEPT_BYTES = 200  # of a row that is too long
 _TEXT_TYPES = ("string", "large_string", "string_view")
 
 
 @dataclass(frozen=True)
 class Part:
-    """Some rows of a file, as they stand there."""
+    """Some rows of a file, unchanged."""
 
     file: str
-    """The name below the output folder, which is also that below the input's fixed part."""
+    """Name below the output folder and below the fixed part of the input pattern."""
     number: int
     first: int
-    """The row of the file that it begins with, counted from 0."""
+    """Index of its first row in the file, from 0."""
     window: int
-    """How many of its texts are batched together at first; twice as many then, up to WINDOW."""
+    """Number of texts batched together at first; then twice as many, up to WINDOW."""
     too_long: list[int] = field(default_factory=list)
-    """Rows of the part of which only the beginning is here."""
+    """Rows of the part that are truncated."""
     compression: str = ""
-    """Of a table's columns."""
+    """Codec of a table's columns."""
     digest: str = ""
-    """Stands for the rows."""
+    """Hash of the payload."""
     payload: bytes = b""
     """Lines as they are in the file, or a table as an Arrow stream."""
 
     @property
     def name(self) -> str:
-        """Its name in the job's bookkeeping."""
+        """Its file name in the job's records."""
         return f"{self.number:07}-{self.digest}"
 
     def about(self) -> str:
-        """All but the payload, as JSON."""
+        """Return everything but the payload, as JSON."""
         return json.dumps(asdict(replace(self, payload=b"")) | {"payload": None})
 
     @classmethod
     def of(cls, about: str, payload: bytes) -> Part:
-        """What `about` told of, with its payload."""
+        """Restore a part from `about` and its payload."""
         return cls(**{**json.loads(about), "payload": payload})
 
 
 def kind_of(name: str) -> tuple[Kind, str]:
-    """What rows a file has (text, json, table), and how it is packed ("", gzip, zstd)."""
+    """Return the kind of a file (text, json, table) and its compression ("", gzip, zstd)."""
     packed = ""
     for ending, codec in ((".gz", "gzip"), (".zst", "zstd")):
         if name.endswith(ending):
@@ -91,23 +91,23 @@ def kind_of(name: str) -> tuple[Kind, str]:
 
 
 def read_parts(
-    place: Location, name: str, column: str, part_rows: int = PART_ROWS
+    location: Location, name: str, column: str, part_rows: int = PART_ROWS
 ) -> Iterator[Part]:
-    """The parts of a file, in order; at least one, though it may have no rows."""
+    """Yield the parts of a file, in order; at least one, which may have no rows."""
     kind, packed = kind_of(name)
-    with place.open() as file:
+    with location.open() as file:
         try:
-            cut = _tables(file, name, column) if kind == "table" else _lines(file, name, packed)
-            for part in _numbered(cut, name, part_rows):
+            rows = _tables(file, name, column) if kind == "table" else _lines(file, name, packed)
+            for part in _numbered(rows, name, part_rows):
                 yield replace(part, digest=hashlib.sha256(part.payload).hexdigest()[:24])
         except (OSError, EOFError) as error:
             reason = " ".join(str(error).split())[:300]
-            raise PellucidError(f"{place} is damaged ({reason}): get the file again") from None
+            raise PellucidError(f"{location} is damaged ({reason}): get the file again") from None
 
 
 @dataclass
-class _Cutter:
-    """How many rows come next, and what has been cut so far."""
+class _Splitter:
+    """Chooses the size of each part, and counts them."""
 
     part_rows: int
     window: int = FIRST_WINDOW
@@ -115,7 +115,7 @@ class _Cutter:
     first: int = 0
 
     def plan(self) -> tuple[int, int]:
-        """How many rows the next part has at most, and its first window."""
+        """Return the maximum number of rows of the next part, and its first window."""
         rows, start = 0, self.window
         while not rows or rows + self.window <= self.part_rows:
             rows += self.window
@@ -124,25 +124,25 @@ class _Cutter:
 
 
 def _numbered(source: _Rows, name: str, part_rows: int) -> Iterator[Part]:
-    cutter = _Cutter(part_rows)
+    splitter = _Splitter(part_rows)
     while True:
-        rows, window = cutter.plan()
+        rows, window = splitter.plan()
         payload, count, too_long = source.take(rows)
-        if count or not cutter.number:
+        if count or not splitter.number:
             yield Part(
-                name, cutter.number, cutter.first, window, too_long, source.compression,
+                name, splitter.number, splitter.first, window, too_long, source.compression,
                 payload=payload,
             )  # fmt: skip
         if not count:
             return
-        if count < rows:  # the end, or rows so long that the part is full: windows begin anew
-            cutter.window = WINDOW
-        cutter.number += 1
-        cutter.first += count
+        if count < rows:  # the end, or a part full of long rows: windows start anew
+            splitter.window = WINDOW
+        splitter.number += 1
+        splitter.first += count
 
 
 class _Lines:
-    """Takes lines off a stream, some at a time."""
+    """Reads lines from a stream, some at a time."""
 
     compression = ""
 
@@ -155,7 +155,7 @@ class _Lines:
             stream.read(3)
 
     def take(self, rows: int) -> tuple[bytes, int, list[int]]:
-        """So many lines, or fewer; how many they are; which of them are too long."""
+        """Read up to `rows` lines; return them, their number, and which are too long."""
         lines: list[bytes] = []
         size, too_long = 0, []
         while len(lines) < rows and size < PART_BYTES:
@@ -167,7 +167,7 @@ class _Lines:
                 end = line
                 while end and not end.endswith(b"\n"):
                     end = self._stream.readline(LONGEST_LINE)
-                line = line[:_SHOWN] + (b"\n" if end else b"")
+                line = line[:_KEPT_BYTES] + (b"\n" if end else b"")
             lines.append(line)
             size += len(line)
         return b"".join(lines), len(lines), too_long
@@ -181,7 +181,7 @@ def _lines(file: IO[bytes], name: str, packed: str) -> _Lines:
 
 
 class _Tables:
-    """Takes rows off a Parquet file, some at a time."""
+    """Reads rows from a Parquet file, some at a time."""
 
     def __init__(self, file: Any, schema: Any, compression: str) -> None:
         self._batches = file.iter_batches(batch_size=WINDOW)
@@ -189,18 +189,18 @@ class _Tables:
         self.compression = compression
 
     def take(self, rows: int) -> tuple[bytes, int, list[int]]:
-        """So many rows as an Arrow stream, or fewer; how many they are."""
+        """Read up to `rows` rows; return them as an Arrow stream, and their number."""
         import pyarrow as pa
 
-        have = [self._rest]
+        tables = [self._rest]
         count, size = self._rest.num_rows, self._rest.nbytes
         while count < rows and size < PART_BYTES:
             batch = next(self._batches, None)
             if batch is None:
                 break
-            have.append(pa.Table.from_batches([batch], self._rest.schema))
+            tables.append(pa.Table.from_batches([batch], self._rest.schema))
             count, size = count + batch.num_rows, size + batch.nbytes
-        table = pa.concat_tables(have)
+        table = pa.concat_tables(tables)
         taken, self._rest = table.slice(0, rows), table.slice(rows)
         sink = io.BytesIO()
         with pa.ipc.new_stream(sink, taken.schema) as writer:
@@ -218,8 +218,8 @@ def _tables(stream: IO[bytes], name: str, column: str) -> _Tables:
         raise OSError(str(error)) from None
     schema = file.schema_arrow
     if column not in schema.names:
-        there = ", ".join(schema.names)
-        raise InputError(f"{name} has no column {column!r}: name one of {there} with --column")
+        columns = ", ".join(schema.names)
+        raise InputError(f"{name} has no column {column!r}: name one of {columns} with --column")
     kind = schema.field(column).type
     if not is_text(kind):
         raise InputError(f"{name}: column {column!r} is {kind} and not text: name another")
@@ -230,7 +230,7 @@ def _tables(stream: IO[bytes], name: str, column: str) -> _Tables:
 
 
 def is_text(kind: Any) -> bool:
-    """Whether an Arrow type is one of strings, by value or by dictionary."""
+    """Whether an Arrow type is a string type, plain or dictionary-encoded."""
     import pyarrow as pa
 
     return str(kind.value_type if pa.types.is_dictionary(kind) else kind) in _TEXT_TYPES

@@ -1,4 +1,4 @@
-"""The same work as a function for Spark's `mapInPandas`."""
+"""Bulk translation as a function for Spark's `mapInPandas`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from pellucid.bulk.rows import Failure, Made
+from pellucid.bulk.rows import Outcome, RowFailure
 from pellucid.bulk.worker import translated
 from pellucid.decoding.engine_selection import EngineName
 from pellucid.errors import InputError
@@ -31,21 +31,21 @@ def spark_translate(
     engine: str = "auto",
     threads: int = 1,
 ) -> Callable[[Iterator[pd.DataFrame]], Iterator[pd.DataFrame]]:
-    """A function for `DataFrame.mapInPandas` that translates a column of strings.
+    """Return a function for `DataFrame.mapInPandas` that translates a column of strings.
 
     frame.mapInPandas(spark_translate("/models/fr-en", column="text", into="english"),
                       schema="id long, text string, english string")
 
     model: a name or a folder that each machine has, or a folder that was given to
     `sparkContext.addFile(folder, recursive=True)`. It is loaded once in each of Spark's Python
-    processes, with `threads` cores, when the first rows come. into: the column for the translation,
-    in place of the text unless given. A row that cannot be translated gets no translation (null),
-    and, in the column that `reason` names, why. Other columns stay; so does the order of rows.
+    processes, with `threads` cores, when the first rows come. into: the column for the translation;
+    if unset, it replaces the text. A row that cannot be translated gets no translation (null), and
+    the reason in the column that `reason` names. Other columns and the order of rows are kept.
     """
     if not column:
         raise InputError("spark_translate needs column: the name of the column to translate")
     name = str(model)
-    settings = {"source": source, "target": target, "beam": beam_size}
+    settings = {"source": source, "target": target, "beam_size": beam_size}
 
     def translate(frames: Iterator[pd.DataFrame]) -> Iterator[pd.DataFrame]:
         import pandas as pd
@@ -57,8 +57,8 @@ def spark_translate(
             )
             new = {into or column: [m if isinstance(m, str) else None for m in made]}
             if reason is not None:
-                new[reason] = [m.reason if isinstance(m, Failure) else None for m in made]
-            # As objects, in which None stays None.
+                new[reason] = [m.reason if isinstance(m, RowFailure) else None for m in made]
+            # dtype object, in which None stays None
             yield frame.assign(
                 **{key: pd.Series(values, frame.index, object) for key, values in new.items()}
             )
@@ -66,17 +66,17 @@ def spark_translate(
     return translate
 
 
-def _text(value: Any) -> Made:
+def _text(value: Any) -> Outcome:
     if isinstance(value, str):
         return value
     if value is None or value != value:  # NaN, which pandas writes for a null
         return None
-    return Failure("not text", f"{type(value).__name__} and not a string")
+    return RowFailure("not text", f"{type(value).__name__} and not a string")
 
 
 @cache
 def _loaded(model: str, engine: str, threads: int) -> Translator:
-    """One translator for each process."""
+    """Load a translator once per process."""
     if not Path(model).is_dir():
         try:
             from pyspark import SparkFiles  # type: ignore[import-not-found,unused-ignore]

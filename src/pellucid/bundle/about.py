@@ -1,14 +1,11 @@
-"""MODEL.md: what a model is, for a person."""
+"""MODEL.md, the model card."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pellucid.bundle.layout import (
-    BundleConfig,
-    one_line,
-)
+from pellucid.bundle.layout import BundleConfig, one_line
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -17,7 +14,7 @@ if TYPE_CHECKING:
 def about_text(
     settings: BundleConfig, weights: Mapping[str, Tensor], about: Mapping[str, Any]
 ) -> str:
-    """MODEL.md: a title, what the model is, and all that `about` tells."""
+    """Return the text of MODEL.md: a title, a summary, and a section for each entry of `about`."""
     rest = dict(about)
     title = one_line(rest.pop("title", "") or f"Translation: {', '.join(settings.directions)}")
     count = sum(tensor.numel() for tensor in weights.values())
@@ -32,11 +29,11 @@ def about_text(
         "```",
     ]
     for name, value in rest.items():
-        lines += ["", f"## {one_line(name).replace('_', ' ').capitalize()}", "", *_told(value)]
+        lines += ["", f"## {one_line(name).replace('_', ' ').capitalize()}", "", *_section(value)]
     return "\n".join(lines) + "\n"
 
 
-def _told(value: Any) -> list[str]:
+def _section(value: Any) -> list[str]:
     if isinstance(value, Mapping):
         rows = [f"| {_cell(key)} | {_cell(item)} |" for key, item in value.items()]
         return ["| | |", "|---|---|", *rows]

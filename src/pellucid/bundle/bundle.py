@@ -1,8 +1,7 @@
-"""A model on disk, opened and written as a whole."""
+"""Opening and writing a bundle, the folder of a model."""
 
 from __future__ import annotations
 
-import secrets
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,13 +9,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pellucid import __version__
 from pellucid.bundle.about import about_text
 from pellucid.bundle.checking import check_file, check_fit, check_replaceable, read_manifest
 from pellucid.bundle.layout import (
     ABOUT,
     CONFIG,
     CT2,
-    NEEDED,
+    FORMAT,
     WEIGHTS,
     BundleConfig,
     DamagedBundleError,
@@ -26,9 +26,9 @@ from pellucid.bundle.layout import (
     tied_names,
 )
 from pellucid.bundle.weights import check_shapes, read_header, read_weights, untied, write_weights
-from pellucid.bundle.writing import finish_draft, swap_in, write_bytes, write_text
 from pellucid.config import ModelConfig
 from pellucid.errors import InputError, PellucidError
+from pellucid.storage.folder import atomic_folder
 from pellucid.tokenizers.base import Subwords, open_subwords
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Bundle:
-    """A whole, checked model folder. Open one with `Bundle.open`, make one with `Bundle.write`."""
+    """A verified model folder. Open one with `Bundle.open`, create one with `Bundle.write`."""
 
     folder: Path
     settings: BundleConfig
@@ -49,41 +49,41 @@ class Bundle:
 
     @property
     def config(self) -> ModelConfig:
-        """The shape of the model."""
+        """The model's configuration."""
         return self.settings.model
 
     @property
     def directions(self) -> tuple[str, ...]:
-        """Which ways the model translates."""
+        """The directions the model translates, e.g. ("fr-en", "en-fr")."""
         return self.settings.directions
 
     @property
     def default_direction(self) -> str:
-        """Which way it translates when nobody says."""
+        """The direction used when the caller names none."""
         return self.settings.default_direction
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """The languages it knows."""
+        """The languages of all directions."""
         return self.settings.languages
 
     @property
     def fingerprint(self) -> str:
-        """Stands for every byte of it: two bundles with the same one are equal."""
+        """Hash of the whole bundle: two bundles with the same fingerprint are identical."""
         value: str = self.manifest["sha256"]
         return value
 
     @cached_property
     def about(self) -> str:
-        """MODEL.md, or nothing where there is none."""
+        """The text of MODEL.md, or "" if there is none."""
         path = self.folder / ABOUT
         return path.read_text(encoding="utf-8") if ABOUT in self.manifest["files"] else ""
 
     @classmethod
     def open(cls, folder: Path | str, *, lazily: bool = False) -> Bundle:
-        """The bundle in a folder, every file read once and its hash compared.
+        """Open the bundle in a folder, after comparing the hash of every file.
 
-        `lazily` leaves the weights and ct2/, which are large, until they are used.
+        `lazily` leaves the weights and ct2/, which are large, unchecked until they are used.
         """
         folder = Path(folder)
         if not folder.is_dir():
@@ -104,18 +104,18 @@ class Bundle:
 
     @property
     def has_ct2(self) -> bool:
-        """Whether it can be run by CTranslate2 as it is."""
+        """Whether the bundle contains a CTranslate2 model."""
         return any(name.startswith(f"{CT2}/") for name in self.manifest["files"])
 
     def ct2(self) -> Path:
-        """The folder for CTranslate2, its hashes compared."""
+        """Return the folder of the CTranslate2 model, after comparing its hashes."""
         for name, expected in self.manifest["files"].items():
             if name.startswith(f"{CT2}/"):
                 check_file(self.folder, name, expected)
         return self.folder / CT2
 
     def weights(self) -> dict[str, np.ndarray]:
-        """The weights by name as float32, tied ones under each of their names; without PyTorch."""
+        """Read the weights as float32, without PyTorch; tied ones under each name."""
         path = self.folder / WEIGHTS
         check_file(self.folder, WEIGHTS, self.manifest["files"][WEIGHTS])
         weights = read_weights(path)
@@ -124,30 +124,29 @@ class Bundle:
         return weights
 
     def with_folder(self, name: str, write: Callable[[Path], None]) -> Bundle:
-        """The same bundle with one more folder (or another in its place), which `write` makes.
+        """Add a subfolder, which `write` creates, or replace it; return the new bundle.
 
         The bundle on disk is replaced as a whole; if anything fails, it stays as it was.
         """
-        draft = self.folder.parent / f".{self.folder.name}.writing-{secrets.token_hex(4)}"
         kept = [n for n in self.manifest["files"] if not n.startswith(f"{name}/")]
         try:
-            for file in kept:
-                check_file(self.folder, file, self.manifest["files"][file])
-                (draft / file).parent.mkdir(parents=True, exist_ok=True)
-                shutil.copyfile(self.folder / file, draft / file)
-            write(draft / name)
-            made = [p.relative_to(draft).as_posix() for p in sorted((draft / name).rglob("*"))]
-            finish_draft(draft, sorted([*kept, *made]))
-            swap_in(draft, self.folder.absolute())
+            with atomic_folder(self.folder) as draft:
+                for file in kept:
+                    check_file(self.folder, file, self.manifest["files"][file])
+                    (draft.path / file).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copyfile(self.folder / file, draft.path / file)
+                write(draft.path / name)
+                made = (draft.path / name).rglob("*")
+                for file in sorted([*kept, *(draft.name_of(path) for path in made)]):
+                    draft.add(file)
+                draft.write_manifest({"format": FORMAT, "pellucid": __version__})
         except OSError as error:
             reason = error.strerror or short(error)
             raise PellucidError(f"cannot add {name} to {self.folder}: {reason}") from None
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
         return Bundle.open(self.folder)
 
     def model(self, device: str = "cpu") -> Transformer:
-        """The model with its weights, in float32 and ready to translate (`eval`)."""
+        """Build the model with its weights, in float32 and in evaluation mode."""
         import torch
         from safetensors import SafetensorError
         from safetensors.torch import load_file
@@ -164,7 +163,7 @@ class Bundle:
             weights = load_file(path, device=device)
         except (SafetensorError, OSError) as error:
             raise DamagedBundleError(f"{path} cannot be read: {short(error)}") from None
-        with torch.random.fork_rng(devices=[]):  # first weights, drawn and thrown away
+        with torch.random.fork_rng(devices=[]):  # initial weights are drawn, then replaced
             model = Transformer(self.config)
         for second, first in tied_names(self.config).items():
             weights[second] = weights[first]
@@ -185,14 +184,13 @@ class Bundle:
         alignment: tuple[int, int] | None = None,
         longest: int | None = None,
     ) -> Bundle:
-        """Write a model to a folder, and open it again, which checks it.
+        """Write a model to a folder, then open it, which verifies it.
 
-        All of it is there or none: it is written beside the folder, and then renamed. A bundle
-        that is there already is replaced; a folder with anything else is not touched. The first
-        of the directions is the default one. `half` stores the weights as float16, in half the
-        room. `alignment` is what `decoding.alignment` found, `longest` the tokens of the longest
-        sentences that were learned from. `about` is for MODEL.md: a title and whatever else a
-        person should know, by name; or its text.
+        The folder appears whole or not at all. An existing bundle is replaced; a folder with
+        anything else is an `InputError`. The first of the directions is the default one. `half`
+        stores the weights as float16, in half the space. `alignment` is what `decoding.alignment`
+        found, `longest` the number of tokens of the longest training sentences. `about` is for
+        MODEL.md: a title and further sections by name, or the whole text.
         """
         folder = Path(folder).absolute()
         settings = BundleConfig(
@@ -206,20 +204,18 @@ class Bundle:
         check_replaceable(folder)
         weights = untied(config, state_dict)
         check_shapes(config, {name: tuple(t.shape) for name, t in weights.items()}, "the weights")
-        draft = folder.parent / f".{folder.name}.writing-{secrets.token_hex(4)}"
+        text = about if isinstance(about, str) else about_text(settings, weights, about)
+        files: dict[str, bytes | str] = {CONFIG: config_text(settings), ABOUT: text}
+        files |= tokenizer.files()
         try:
-            draft.mkdir(parents=True)
-            write_text(draft / CONFIG, config_text(settings))
-            text = about if isinstance(about, str) else about_text(settings, weights, about)
-            write_text(draft / ABOUT, text)
-            for name, data in tokenizer.files().items():
-                write_bytes(draft / name, data)
-            write_weights(draft / WEIGHTS, weights, half)
-            finish_draft(draft, sorted((*NEEDED, *tokenizer.files(), ABOUT)))
-            swap_in(draft, folder)
+            with atomic_folder(folder) as draft:
+                for name in sorted([*files, WEIGHTS]):
+                    if name == WEIGHTS:
+                        draft.fill(name, lambda path: write_weights(path, weights, half))
+                    else:
+                        draft.write(name, files[name])
+                draft.write_manifest({"format": FORMAT, "pellucid": __version__})
         except OSError as error:
             reason = error.strerror or short(error)
             raise PellucidError(f"cannot write the model to {folder}: {reason}") from None
-        finally:
-            shutil.rmtree(draft, ignore_errors=True)
         return cls.open(folder)

@@ -1,8 +1,7 @@
-"""Whether a folder is a whole model, before anything in it is used."""
+"""Checks that a folder is a complete, undamaged model, before anything in it is used."""
 
 from __future__ import annotations
 
-import json
 import re
 import stat
 from pathlib import Path
@@ -10,40 +9,31 @@ from typing import Any
 
 from pellucid.bundle.layout import (
     FORMAT,
-    MANIFEST,
     NEEDED,
     TOKENIZERS,
     BundleConfig,
     DamagedBundleError,
-    short,
 )
 from pellucid.config import split_direction
 from pellucid.errors import InputError
-from pellucid.storage.manifest import file_hash, manifest_hash
+from pellucid.storage.files import Entry
+from pellucid.storage.folder import MANIFEST, FolderFormat
 from pellucid.tokenizers.base import Subwords
 
+_FORMAT = FolderFormat(FORMAT, DamagedBundleError, "get the model again")
 _LARGEST_MANIFEST = 1 << 20
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*")
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """The list of files of a model, itself whole, naming none outside the folder."""
+    """Read the manifest of a model and check it: it names no file outside the folder."""
     path = folder / MANIFEST
     if not path.exists():
         raise InputError(f"no model in {folder}: it has no {MANIFEST}")
     check_plain(path)
     if path.stat().st_size > _LARGEST_MANIFEST:
         raise DamagedBundleError(f"{path} is too large to be a manifest")
-    try:
-        manifest = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise DamagedBundleError(f"{path} cannot be read: {short(error)}") from None
-    if not isinstance(manifest, dict) or manifest_hash(manifest) != manifest.get("sha256"):
-        raise DamagedBundleError(f"{path} is damaged (its hash differs): get the model again")
-    if manifest.get("format") != FORMAT:
-        raise DamagedBundleError(
-            f"{path} has format {manifest.get('format')!r}, and this version reads {FORMAT}"
-        )
+    manifest = _FORMAT.read_manifest(folder)
     files = manifest.get("files")
     if not isinstance(files, dict) or not all(_is_entry(entry) for entry in files.values()):
         raise DamagedBundleError(f"{path} does not list its files with size and hash")
@@ -52,11 +42,11 @@ def read_manifest(folder: Path) -> dict[str, Any]:
             raise DamagedBundleError(f"{path} names a file outside its folder: {name[:80]!r}")
     for name in NEEDED:
         if name not in files:
-            raise DamagedBundleError(f"{path} lists no {name}: the model is not whole")
+            raise DamagedBundleError(f"{path} lists no {name}: the model is incomplete")
     if not any(files.keys() >= set(kind) for kind in TOKENIZERS):
         raise DamagedBundleError(
             f"{path} lists no {TOKENIZERS[0][0]}, nor the files of Marian's tokenizer: the model "
-            "is not whole"
+            "is incomplete"
         )
     return manifest
 
@@ -70,39 +60,33 @@ def _is_entry(entry: object) -> bool:
 
 
 def check_plain(path: Path) -> None:
-    """Refuse links, pipes and devices: a bundle is made of plain files."""
+    """Raise an error for links, pipes and devices: a bundle consists of regular files."""
     try:
         mode = path.lstat().st_mode
     except OSError as error:
         raise DamagedBundleError(f"{path} cannot be read: {error.strerror}") from None
     if stat.S_ISLNK(mode):
-        raise DamagedBundleError(f"{path} is a link, and a model holds none: copy the file itself")
+        raise DamagedBundleError(
+            f"{path} is a symbolic link, which a model may not contain: copy the file itself"
+        )
     if not stat.S_ISREG(mode):
-        raise DamagedBundleError(f"{path} is not a plain file")
+        raise DamagedBundleError(f"{path} is not a regular file")
 
 
-def check_file(folder: Path, name: str, expected: dict[str, Any]) -> None:
-    """Refuse a file that is not what the manifest says."""
+def check_file(folder: Path, name: str, expected: Entry) -> None:
+    """Raise an error for a file that differs from its entry in the manifest."""
     path = folder / name
     for parent in path.relative_to(folder).parents:
         if parent != Path() and (folder / parent).is_symlink():
-            raise DamagedBundleError(f"{folder / parent} is a link, and a model holds none")
-    check_plain(path)
-    try:
-        size = path.stat().st_size
-        if size != expected["bytes"]:
             raise DamagedBundleError(
-                f"{path} is damaged (it has {size:,} bytes instead of {expected['bytes']:,}): "
-                "get the model again"
+                f"{folder / parent} is a symbolic link, which a model may not contain"
             )
-        if file_hash(path) != expected["sha256"]:
-            raise DamagedBundleError(f"{path} is damaged (its hash differs): get the model again")
-    except OSError as error:
-        raise DamagedBundleError(f"{path} cannot be read: {error.strerror}") from None
+    check_plain(path)
+    _FORMAT.check_file(path, expected)
 
 
 def check_fit(folder: Path, settings: BundleConfig, tokenizer: Subwords) -> None:
-    """Refuse a model and a tokenizer that do not belong together."""
+    """Raise an error for a model and a tokenizer that do not belong together."""
     config = settings.model
     source_size = config.source_vocab_size or config.vocab_size
     for what, size, pieces in (
@@ -129,7 +113,7 @@ def check_fit(folder: Path, settings: BundleConfig, tokenizer: Subwords) -> None
 
 
 def check_replaceable(folder: Path) -> None:
-    """Refuse to write where something other than a model stands."""
+    """Raise an error for a path that holds something other than a model."""
     if not (folder.exists() or folder.is_symlink()):
         return
     if folder.is_symlink() or not folder.is_dir():

@@ -1,4 +1,4 @@
-"""What is in the folder of a model, and what its config.toml holds."""
+"""File names in a bundle, and the contents of its config.toml."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from pellucid.tokenizers import marian
 from pellucid.tokenizers import sentencepiece as tokenizer
 
 FORMAT = 1
-MANIFEST = "manifest.json"
 CONFIG = "config.toml"
 WEIGHTS = "weights.safetensors"
 ABOUT = "MODEL.md"
@@ -26,38 +25,38 @@ TOKENIZERS = (
     (TOKENIZER,),
     (marian.SPECIAL, marian.SOURCE_SPM, marian.TARGET_SPM, marian.VOCAB),
 )
-"""The files of a tokenizer, of our own kind or of Marian's."""
+"""The files of a tokenizer: Pellucid's own or Marian's."""
 
 
 class DamagedBundleError(PellucidError):
-    """A bundle is half there, changed, or not what it says it is."""
+    """A bundle is incomplete, damaged, or inconsistent."""
 
 
 class BundleConfig(Settings):
-    """What config.toml holds."""
+    """The contents of config.toml."""
 
     format: int = FORMAT
-    """Version of the layout."""
+    """Version of the file layout."""
 
     pellucid: str = __version__
     """Version of Pellucid that wrote it."""
 
     directions: tuple[str, ...] = Field(min_length=1)
-    """Which ways the model translates, e.g. ["fr-en", "en-fr"]."""
+    """The directions the model translates, e.g. ["fr-en", "en-fr"]."""
 
     default_direction: str
-    """Which way it translates when nobody says."""
+    """The direction used when the caller names none."""
 
     alignment: tuple[int, int] | None = None
-    """The decoder layer and head whose cross-attention says best which source token an output
-    token comes from, where that was measured; head -1 is the mean of the layer's heads."""
+    """The decoder layer and head whose cross-attention best aligns output tokens with source
+    tokens, if that was measured; head -1 is the mean of the layer's heads."""
 
     longest: int | None = Field(default=None, ge=1)
-    """Tokens of the longest sentences that it learned from, where that is known: a translator
-    cuts longer ones into parts, as models are poor at lengths that they have not seen."""
+    """Number of tokens of the longest training sentences, if known. A translator splits longer
+    sentences, since models translate lengths they have not seen poorly."""
 
     model: ModelConfig
-    """The shape of the model."""
+    """The model's configuration."""
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
@@ -71,27 +70,27 @@ class BundleConfig(Settings):
         if self.alignment and not (
             0 <= layer < self.model.decoder_layers and -1 <= head < self.model.num_heads
         ):
-            raise ValueError(f"alignment = [{layer}, {head}] is no layer and head of this model")
+            raise ValueError(f"alignment = [{layer}, {head}] names no layer and head of this model")
         return self
 
     @property
-    def attention_place(self) -> tuple[int, int | None]:
-        """`alignment` as a search is told it: a layer, and a head or None for their mean.
+    def alignment_head(self) -> tuple[int, int | None]:
+        """`alignment` as the search takes it: a layer, and a head or None for the mean of all.
 
-        Where nothing was measured, the mean of the last layer.
+        If nothing was measured, it is the mean of the last layer's heads.
         """
         layer, head = self.alignment or (-1, -1)
         return layer, None if head == -1 else head
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Every language of the directions, in order of appearance."""
+        """The languages of all directions, in order of appearance."""
         names = (name for direction in self.directions for name in split_direction(direction))
         return tuple(dict.fromkeys(names))
 
 
 def tied_names(config: ModelConfig) -> dict[str, str]:
-    """Weights that are another one under a second name: the second name to the first."""
+    """Map the second name of each tied weight to its first."""
     first = "target_embedding.tokens.weight"
     if config.tie_embeddings == "none":
         return {}
@@ -104,7 +103,7 @@ def tied_names(config: ModelConfig) -> dict[str, str]:
 
 
 def read_config(path: Path) -> BundleConfig:
-    """What a config.toml holds."""
+    """Read a config.toml."""
     try:
         values = tomllib.loads(path.read_text(encoding="utf-8"))
         return BundleConfig(**values)
@@ -113,7 +112,7 @@ def read_config(path: Path) -> BundleConfig:
 
 
 def config_text(settings: BundleConfig) -> str:
-    """config.toml."""
+    """Return the text of config.toml."""
     intro = (
         "# A translation model of Pellucid. What stands here belongs to weights.safetensors.\n\n"
     )
@@ -121,10 +120,10 @@ def config_text(settings: BundleConfig) -> str:
 
 
 def one_line(text: Any) -> str:
-    """Text without its line breaks."""
+    """Return a text with line breaks and runs of spaces as one space."""
     return " ".join(str(text).split())
 
 
 def short(error: BaseException) -> str:
-    """What an error says, in a line that fits into another."""
+    """Return an error's message, short enough to go into another one-line message."""
     return one_line(error)[:160] or type(error).__name__

@@ -1,15 +1,14 @@
-"""The weights on disk: safetensors, the tied ones once."""
+"""Reading and writing weights as safetensors; tied weights are stored once."""
 
 from __future__ import annotations
 
 import os
-import stat
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pellucid.bundle.layout import (
-    CONFIG,
     DamagedBundleError,
     short,
     tied_names,
@@ -23,18 +22,18 @@ if TYPE_CHECKING:
 
 
 _TYPES = {"F32": "<f4", "F16": "<f2", "BF16": "<u2"}
-"""As numpy reads them; it has no bfloat16, which is the upper half of a float32."""
+"""The dtypes to read them with. NumPy has no bfloat16, which is the upper half of a float32."""
 
 
 def read_header(path: Path) -> dict[str, tuple[int, ...]]:
-    """The shapes in a safetensors file, checked: its tensors fill it exactly. Without PyTorch."""
+    """Return the shapes in a safetensors file, which its tensors must fill; without PyTorch."""
     from safetensors import SafetensorError, safe_open
 
     wrong = f"{path} is not a safetensors file"
     shapes = {}
     try:
         with safe_open(path, framework="numpy") as file:
-            for name in file.keys():  # noqa: SIM118  it is no mapping
+            for name in file.keys():  # noqa: SIM118  not a mapping
                 tensor = file.get_slice(name)
                 if tensor.get_dtype() not in _TYPES:
                     raise DamagedBundleError(f"{wrong}: a weight of type {tensor.get_dtype()}")
@@ -45,7 +44,7 @@ def read_header(path: Path) -> dict[str, tuple[int, ...]]:
 
 
 def read_weights(path: Path) -> dict[str, np.ndarray]:
-    """The weights of a file by name as float32, without PyTorch."""
+    """Read the weights of a file as float32, without PyTorch."""
     import numpy as np
     from safetensors import deserialize
 
@@ -60,7 +59,7 @@ def read_weights(path: Path) -> dict[str, np.ndarray]:
 
 
 def check_shapes(config: ModelConfig, given: Mapping[str, tuple[int, ...]], where: str) -> None:
-    """Refuse weights that are not exactly those of the config, before room is made for them."""
+    """Raise an error unless the shapes are the config's, before any memory is allocated."""
     import torch
 
     from pellucid.model import Transformer
@@ -69,7 +68,9 @@ def check_shapes(config: ModelConfig, given: Mapping[str, tuple[int, ...]], wher
         with torch.device("meta"):
             shapes = {n: tuple(t.shape) for n, t in Transformer(config).state_dict().items()}
     except (RuntimeError, OverflowError, MemoryError) as error:
-        raise DamagedBundleError(f"{where}: no such model: {short(error)}") from None
+        raise DamagedBundleError(
+            f"{where}: the config describes no model that can be built: {short(error)}"
+        ) from None
     for second in tied_names(config):
         del shapes[second]
     for name in shapes:
@@ -82,39 +83,55 @@ def check_shapes(config: ModelConfig, given: Mapping[str, tuple[int, ...]], wher
             )
     for name in given:
         if name not in shapes:
-            raise DamagedBundleError(f"{where} has {name!r}, which the config's model has not")
+            raise DamagedBundleError(
+                f"{where} has {name!r}, which the config's model does not have"
+            )
 
 
 def untied(config: ModelConfig, state_dict: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The weights, tied ones once."""
+    """Return the weights with each tied weight once."""
     import torch
 
     weights = dict(state_dict)
     for second, first in tied_names(config).items():
         copy = weights.pop(second, None)
         if copy is not None and first in weights and not torch.equal(copy, weights[first]):
-            raise PellucidError(f"{second!r} and {first!r} are tied but differ: nothing is written")
+            raise PellucidError(
+                f"{second!r} and {first!r} are tied but differ: nothing was written"
+            )
     return weights
 
 
 def write_weights(path: Path, weights: Mapping[str, Tensor], half: bool) -> None:
-    """Weights as float32 or float16, on the disk when this returns."""
+    """Write weights as float32 or float16."""
     import torch
-    from safetensors import SafetensorError
-    from safetensors.torch import save_file
 
     dtype = torch.float16 if half else torch.float32
     largest = torch.finfo(dtype).max
     ready = {}
     for name, tensor in weights.items():
         if not torch.isfinite(tensor).all() or tensor.abs().max() > largest:
-            raise PellucidError(f"{name!r} has numbers that {dtype} cannot hold: nothing written")
+            raise PellucidError(
+                f"{name!r} has values that {dtype} cannot hold: nothing was written"
+            )
         ready[name] = tensor.detach().to("cpu", dtype).contiguous()
+    save_tensors(path, ready)
+
+
+def save_tensors(
+    path: Path, tensors: dict[str, Tensor], metadata: dict[str, str] | None = None
+) -> None:
+    """Write a safetensors file straight from the tensors, without a copy of them in memory.
+
+    A failure of the system is an `OSError` with its number, as it is from Python's own writes.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import save_file
+
     try:
-        save_file(ready, path)
+        save_file(tensors, path, metadata)
     except SafetensorError as error:
-        raise OSError(str(error)) from None
-    # safetensors makes a file for its owner alone; it should be as open as the others
-    path.chmod(stat.S_IMODE((path.parent / CONFIG).stat().st_mode))
-    with path.open("rb+") as file:
-        os.fsync(file.fileno())
+        number = re.search(r"\(os error (\d+)\)", str(error))
+        if number is None:
+            raise OSError(str(error)) from None
+        raise OSError(int(number[1]), os.strerror(int(number[1])), str(path)) from None

@@ -1,92 +1,64 @@
-"""How the options of a command are written down, and how they are read.
+"""Command-line parsing: the functions that rooms declare as commands, read by argparse.
 
-A command is a function: its parameters are the options, its docstring the help. argparse reads
-them, for it is part of Python and ready at once; a parser is made only for the command that runs.
+A command is a function: its parameters are the options (see `pellucid.console.options`), its
+docstring is the help. argparse is part of Python and imports quickly, and a parser is built only
+for the command that runs.
 
     app = Commands("pellucid", "What it is.", version="1.0")
-
-    @app.command()
-    def greet(
-        name: Annotated[str, Argument(help="Whom.")],
-        times: Annotated[int, Option("-t", "--times", min=1, help="How often.")] = 1,
-    ) -> None:
-        '''Say hello.'''
+    app.add("greet", "pellucid.greeting.command:greet", "Print a greeting.")
+    app(["greet", "World", "--times", "2"])
 """
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import inspect
-import sys
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from pellucid.console.options import Argument, Option
 from pellucid.errors import InputError, nearest
 
 Function = TypeVar("Function", bound=Callable[..., None])
 
 
-class Argument:
-    """A value that is given by its place."""
-
-    def __init__(self, *, metavar: str | None = None, help: str = "") -> None:
-        self.metavar, self.help = metavar, help
-
-
-class Option:
-    """A value that is given by name; "--wide/--narrow" names both values of a bool.
-
-    Without a name it is called as the parameter. min and max bound a number.
-    """
-
-    def __init__(
-        self,
-        *names: str,
-        metavar: str | None = None,
-        help: str = "",
-        min: float | None = None,
-        max: float | None = None,
-    ) -> None:
-        self.names, self.metavar, self.help = names, metavar, help
-        self.min, self.max = min, max
-
-
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a command, as it is read and as the reference shows it."""
+    """A parameter of a command, as parsed and as shown in the reference."""
 
     name: str
     kind: type
-    """str, int, float, bool or Path; of one value, where there may be several."""
+    """str, int, float, bool or Path: the type of one value."""
     several: bool
     default: Any
-    """`inspect.Parameter.empty` where it must be given."""
+    """`inspect.Parameter.empty` if it is required."""
     about: Argument | Option
 
     @property
-    def needed(self) -> bool:
-        """Whether it must be given."""
+    def required(self) -> bool:
+        """Whether there is no default."""
         return self.default is inspect.Parameter.empty
 
     @property
     def flags(self) -> list[str]:
-        """What it is called on the command line; nothing for an argument."""
+        """Names on the command line; none for a positional argument."""
         if isinstance(self.about, Argument):
             return []
         names = self.about.names or (f"--{self.name.replace('_', '-')}",)
         return [flag for name in names for flag in name.split("/")]
 
     @property
-    def shown(self) -> str:
-        """What stands for its value in the help."""
+    def metavar(self) -> str:
+        """Placeholder of its value in the help."""
         if self.about.metavar or isinstance(self.about, Argument):
             return self.about.metavar or self.name.upper()
         return {int: "N", float: "X", bool: "", str: "NAME"}.get(self.kind, "FILE")
 
     def read(self, text: str) -> Any:
-        """The value of what was typed, or argparse's error."""
+        """Convert what was typed; a value that is not allowed is an argparse error."""
         if isinstance(self.about, Argument) or self.kind not in (int, float):
             return self.kind(text)
         low, high = self.about.min, self.about.max
@@ -96,20 +68,20 @@ class Parameter:
             what = "a whole number" if self.kind is int else "a number"
             raise argparse.ArgumentTypeError(f"{text!r} is not {what}") from None
         if (low is not None and not value >= low) or (high is not None and not value <= high):
-            between = f"from {low} to {high}" if high is not None else f"at least {low}"
-            raise argparse.ArgumentTypeError(f"{text} is outside what it may be: {between}")
+            allowed = f"from {low} to {high}" if high is not None else f"at least {low}"
+            raise argparse.ArgumentTypeError(f"{text} is outside the allowed range: {allowed}")
         return value
 
 
 def parameters_of(function: Callable[..., None]) -> list[Parameter]:
-    """The parameters of a command, in their order."""
+    """Return the parameters of a command, in order."""
     hints = get_type_hints(function, include_extras=True)
     found = []
     for name, parameter in inspect.signature(function).parameters.items():
         kind, *extras = get_args(hints[name])
         assert get_origin(hints[name]) is Annotated, f"{name} has no Option and no Argument"
         (about,) = (extra for extra in extras if isinstance(extra, Argument | Option))
-        if get_origin(kind) in (Union, types.UnionType):  # X | None: it may be left out
+        if get_origin(kind) in (Union, types.UnionType):  # X | None: optional
             (kind,) = (one for one in get_args(kind) if one is not type(None))
         several = get_origin(kind) is list
         kind = get_args(kind)[0] if several else kind
@@ -118,7 +90,7 @@ def parameters_of(function: Callable[..., None]) -> list[Parameter]:
 
 
 class _Help(argparse.RawDescriptionHelpFormatter):
-    """argparse's help with the value of an option named once: -o, --output FILE."""
+    """argparse's help, with the placeholder of an option once: -o, --output FILE."""
 
     def __init__(self, prog: str) -> None:
         super().__init__(prog, max_help_position=30)
@@ -130,7 +102,7 @@ class _Help(argparse.RawDescriptionHelpFormatter):
 
 
 class _Parser(argparse.ArgumentParser):
-    """argparse, whose errors are ours: one line that says what to do."""
+    """An argparse parser whose errors are `InputError`s of one line."""
 
     def error(self, message: str) -> Any:
         message = message.removeprefix("argument ")
@@ -141,20 +113,49 @@ class _Parser(argparse.ArgumentParser):
 
 
 class Commands:
-    """The commands of a program. Calling it with the words after its name runs one."""
+    """The commands of a program. Call it with the words after the program's name to run one."""
 
     def __init__(self, name: str, about: str, version: str) -> None:
         self.name, self.about, self.version = name, about, version
-        self.commands: dict[str, Callable[..., None]] = {}
+        self._functions: dict[str, Callable[..., None] | str] = {}
+        self._summaries: dict[str, str] = {}
+
+    def add(self, name: str, target: str, summary: str) -> None:
+        """Register a command by where it is, "module:function"; it is imported when it runs.
+
+        A name of several words is a subcommand. summary: its line in the list of commands.
+        """
+        self._functions[name], self._summaries[name] = target, summary
 
     def command(self, name: str | None = None) -> Callable[[Function], Function]:
-        """Make a function a command. A name of several words is a command below another."""
+        """Register the decorated function as a command."""
 
-        def add(function: Function) -> Function:
-            self.commands[name or function.__name__] = function
+        def register(function: Function) -> Function:
+            chosen = name or function.__name__
+            self._functions[chosen] = function
+            self._summaries[chosen] = (inspect.getdoc(function) or "").split("\n")[0]
             return function
 
-        return add
+        return register
+
+    @property
+    def summaries(self) -> dict[str, str]:
+        """The line of each command in the list of commands."""
+        return dict(self._summaries)
+
+    @property
+    def commands(self) -> dict[str, Callable[..., None]]:
+        """The function of each command; this imports all of them."""
+        return {name: self.function(name) for name in self._functions}
+
+    def function(self, name: str) -> Callable[..., None]:
+        """Return the function of a command, imported if necessary."""
+        target = self._functions[name]
+        if not isinstance(target, str):
+            return target
+        module, _, attribute = target.partition(":")
+        found: Callable[..., None] = getattr(importlib.import_module(module), attribute)
+        return found
 
     def __call__(self, words: Sequence[str]) -> None:
         """Run a command."""
@@ -167,14 +168,12 @@ class Commands:
             print(f"{self.name} {self.version}")
             return
         name = self._chosen(words)
-        self.commands[name](**self._values(name, words[len(name.split()) :]))
+        self.function(name)(**self._values(name, words[len(name.split()) :]))
 
     def help(self) -> str:
-        """The commands, a line for each."""
-        width = max(map(len, self.commands)) + 2
-        lines = [
-            f"  {name:{width}}{_summary(function)}" for name, function in self.commands.items()
-        ]
+        """Return the list of commands, a line each."""
+        width = max(map(len, self._summaries)) + 2
+        lines = [f"  {name:{width}}{summary}" for name, summary in self._summaries.items()]
         return "\n".join(
             [
                 f"Usage: {self.name} COMMAND [OPTIONS] ...",
@@ -182,51 +181,48 @@ class Commands:
                 "Commands:",
                 *lines,
                 "\nOptions:",
-                "  --version  Show the version.",
-                "  --debug    Show the whole traceback of an error.",
-                f"\n{self.name} COMMAND --help says more about a command.",
+                "  --version  Print the version.",
+                "  --debug    Show the full traceback of an error.",
+                f"\n{self.name} COMMAND --help shows the options of a command.",
             ]
         )
 
     def parser(self, name: str) -> argparse.ArgumentParser:
-        """The parser of one command."""
-        function = self.commands[name]
-        program, parameters = f"{self.name} {name}", parameters_of(function)
-        places = [p for p in parameters if isinstance(p.about, Argument)]
-        usage = " ".join([program, "[OPTIONS]", *(p.shown for p in places)])
+        """Build the parser of one command."""
+        function = self.function(name)
+        parameters = parameters_of(function)
+        program = f"{self.name} {name}"
+        arguments = [p for p in parameters if isinstance(p.about, Argument)]
         parser = _Parser(
             prog=program,
-            usage=usage,
+            usage=" ".join([program, "[OPTIONS]", *(p.metavar for p in arguments)]),
             description=inspect.getdoc(function),
             formatter_class=_Help,
             add_help=False,
             allow_abbrev=False,
         )
-        if places:
+        if arguments:
             group = parser.add_argument_group("Arguments")
-            for parameter in places:
-                _add_place(group, parameter)
+            for parameter in arguments:
+                _add_argument(group, parameter)
         group = parser.add_argument_group("Options")
         for parameter in parameters:
             if isinstance(parameter.about, Option):
                 _add_option(group, parameter)
-        group.add_argument("-h", "--help", action="help", help="Show this.")
+        group.add_argument("-h", "--help", action="help", help="Show this help.")
         return parser
 
     def _chosen(self, words: Sequence[str]) -> str:
-        """The command that the first words name, the longest that fits."""
-        fitting = (
-            name for name in self.commands if name.split() == list(words[: len(name.split())])
-        )
+        """Return the longest command name that the words begin with."""
+        known = list(self._functions)
+        fitting = (name for name in known if name.split() == list(words[: len(name.split())]))
         name = max(fitting, key=len, default=None)
         if name is None:
-            first = [known.split()[0] for known in self.commands]
-            below = [known for known in self.commands if known.startswith(f"{words[0]} ")]
-            if below:
-                raise InputError(f"{self.name} {words[0]} needs one of: {', '.join(below)}")
-            raise InputError(
-                f"there is no command {words[0]!r}: {nearest(words[0], list(dict.fromkeys(first)))}"
-            )
+            subcommands = [name for name in known if name.startswith(f"{words[0]} ")]
+            if subcommands:
+                raise InputError(f"{self.name} {words[0]} needs one of: {', '.join(subcommands)}")
+            first = list(dict.fromkeys(name.split()[0] for name in known))
+            raise InputError(f"there is no command {words[0]!r}: {nearest(words[0], first)}")
         return name
 
     def _values(self, name: str, words: Sequence[str]) -> dict[str, Any]:
@@ -234,56 +230,47 @@ class Commands:
         values, unknown = parser.parse_known_intermixed_args(list(words))
         if unknown:
             wrong = unknown[0].split("=")[0]
-            known = [flag for p in parameters_of(self.commands[name]) for flag in p.flags]
             if wrong.startswith("-"):
+                known = [flag for p in parameters_of(self.function(name)) for flag in p.flags]
                 hint = nearest(wrong, known) if known else "it has none"
                 raise InputError(f"{parser.prog} has no option {wrong}: {hint}")
-            raise InputError(f"{wrong!r} is one word too many (see {parser.prog} --help)")
+            raise InputError(f"{wrong!r} is one argument too many (see {parser.prog} --help)")
         return vars(values)
 
 
-def _add_place(group: Any, parameter: Parameter) -> None:
-    how: dict[str, Any] = {"type": parameter.read, "help": _escaped(parameter.about.help)}
+def _add_argument(group: Any, parameter: Parameter) -> None:
+    settings: dict[str, Any] = {"type": parameter.read, "help": _escaped(parameter.about.help)}
     if parameter.several:
-        how["nargs"] = "+" if parameter.needed else "*"
-    elif not parameter.needed:
-        how["nargs"] = "?"
-    if not parameter.needed:
-        how["default"] = parameter.default
+        settings["nargs"] = "+" if parameter.required else "*"
+    elif not parameter.required:
+        settings["nargs"] = "?"
+    if not parameter.required:
+        settings["default"] = parameter.default
     # argparse names an argument by its metavar in errors, and by `dest` in what it returns
-    group.add_argument(parameter.name, metavar=parameter.shown, **how)
+    group.add_argument(parameter.name, metavar=parameter.metavar, **settings)
 
 
 def _add_option(group: Any, parameter: Parameter) -> None:
-    about, flags = _escaped(parameter.about.help), parameter.flags
-    how: dict[str, Any] = {"dest": parameter.name, "help": about}
+    about, flags = parameter.about, parameter.flags
+    assert isinstance(about, Option)
+    settings: dict[str, Any] = {"dest": parameter.name, "help": _escaped(about.help)}
     if parameter.kind is bool:
         on = [flag for flag in flags if not flag.startswith("--no-")]
         off = [flag for flag in flags if flag.startswith("--no-")]
-        how["default"] = parameter.default
-        group.add_argument(*on, action="store_true", **how)
+        settings["default"] = parameter.default
+        group.add_argument(*on, action="store_true", **settings)
         if off:
-            how["help"] = f"Not {on[-1]}."
-            group.add_argument(*off, action="store_false", **how)
+            settings["help"] = _escaped(about.help_off or f"The opposite of {on[-1]}.")
+            group.add_argument(*off, action="store_false", **settings)
         return
     if parameter.several:
-        how["action"] = "append"
+        settings["action"] = "append"
     elif parameter.default not in (None, "", inspect.Parameter.empty):
-        how["help"] = f"{about} [{_escaped(str(parameter.default))}]".strip()
-    how["default"] = None if parameter.needed else parameter.default
-    group.add_argument(
-        *flags, type=parameter.read, metavar=parameter.shown, required=parameter.needed, **how
-    )
+        settings["help"] += f" [{_escaped(str(parameter.default))}]"
+    settings["default"] = None if parameter.required else parameter.default
+    settings |= {"type": parameter.read, "metavar": parameter.metavar}
+    group.add_argument(*flags, required=parameter.required, **settings)
 
 
 def _escaped(text: str) -> str:
     return text.replace("%", "%%")  # argparse formats its help
-
-
-def _summary(function: Callable[..., None]) -> str:
-    return (inspect.getdoc(function) or "").split("\n")[0]
-
-
-def say(text: object = "", *, error: bool = False) -> None:
-    """Print a line, on standard error if it is not a result."""
-    print(text, file=sys.stderr if error else sys.stdout)

@@ -1,7 +1,7 @@
-"""Every setting, validated. A config is data: frozen, printable, and saved with the model.
+"""All settings, validated. A config is data: frozen, printable, and saved with the model.
 
-The docstring under a setting is its help text. A module here is imported when one of its names
-is asked for, so that a command pays for the settings it uses and no more.
+The docstring under a setting is its help text. The modules are imported lazily, when one of their
+names is first used, so that a command imports only the settings it needs.
 """
 
 from importlib import import_module
@@ -84,11 +84,11 @@ __all__ = [
 _MODULES = (
     "language_codes", "settings", "toml", "model", "data", "training", "distillation", "recipe",
 )  # fmt: skip
-"""Each imports only those before it."""
+"""Each module imports only modules before it."""
 
 
 def __getattr__(name: str) -> Any:
-    """A setting by its name, from the first module that has it."""
+    """Import a public name from the first module that has it."""
     if name in __all__:
         for module in _MODULES:
             found = getattr(import_module(f"{__name__}.{module}"), name, None)

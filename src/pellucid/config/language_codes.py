@@ -1,4 +1,4 @@
-"""The names of languages and directions."""
+"""Language codes and translation directions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Language = Annotated[str, Field(pattern=f"^{_LANGUAGE}$")]
 
 
 def split_direction(direction: str) -> tuple[str, str]:
-    """The source and target language of a direction: "fr-en" is ("fr", "en")."""
+    """Return the source and the target language of a direction: "fr-en" is ("fr", "en")."""
     source, dash, target = direction.partition("-")
     if not (dash and re.fullmatch(_LANGUAGE, source) and re.fullmatch(_LANGUAGE, target)):
         raise ConfigError(

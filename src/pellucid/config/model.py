@@ -1,4 +1,4 @@
-"""The shape of a model."""
+"""Settings of the model: its shape, and the presets."""
 
 from __future__ import annotations
 
@@ -19,73 +19,83 @@ QueryKeyNorm = Literal["none", "self", "all"]
 
 
 class ModelShape(Settings):
-    """The shape of a Transformer but for its vocabulary. The defaults are the paper's base."""
+    """The shape of a Transformer without its vocabulary; by default the paper's base model."""
+
+    section: ClassVar[str] = "model"
 
     d_model: int = Field(default=512, ge=1)
-    """Length of the vector that stands for a token (d_model, D)."""
+    """Model width: length of a token's vector (D)."""
 
     d_ff: int = Field(default=2048, ge=1)
-    """Width inside the feed-forward layers (d_ff, F)."""
+    """Width of the hidden layer in a feed-forward layer (F)."""
 
     num_heads: int = Field(default=8, ge=1)
-    """Attention heads (H); each works on width / heads numbers (d_k, K)."""
+    """Number of attention heads (H); each has d_model / num_heads dimensions (K)."""
 
     num_kv_heads: int | None = Field(default=None, ge=1)
-    """Heads of the keys and values: as many as heads (unset), one (multi-query) or some
-    (grouped-query)."""
+    """Number of heads for keys and values (G): as many as num_heads (unset), fewer (grouped-query
+    attention) or one (multi-query attention). Fewer heads make the KV cache smaller."""
 
     encoder_layers: int = Field(default=6, ge=0)
-    """Depth of the encoder."""
+    """Number of encoder layers."""
 
     decoder_layers: int = Field(default=6, ge=0)
-    """Depth of the decoder."""
+    """Number of decoder layers."""
 
     norm: NormPlacement = "post"
-    """Where normalisation stands: after the residual sum (the paper), before each sub-layer,
-    or on both sides of it."""
+    """Placement of the normalization: after the residual sum (post-norm, the paper), before each
+    sub-layer (pre-norm), or on both sides of it (sandwich)."""
 
     norm_type: NormType = "layer"
     """LayerNorm (mean and variance) or RMSNorm (root mean square only)."""
 
     norm_epsilon: float = Field(default=1e-5, gt=0)
-    """Added to the variance so that nothing is divided by zero."""
+    """Added to the variance, which prevents a division by zero."""
 
     activation: Activation = "relu"
-    """What bends the feed-forward layer; geglu and swiglu are gated, relu2 is ReLU squared."""
+    """Activation function of the feed-forward layers. geglu and swiglu are gated; relu2 is ReLU
+    squared."""
 
     position_encoding: PositionEncoding = "sinusoidal"
-    """How the model learns the order of tokens."""
+    """Position encoding: added to the embeddings (sinusoidal or learned), applied to queries and
+    keys in self-attention (rotary, RoPE), or none."""
 
     position_layout: PositionLayout = "interleaved"
-    """Sines and cosines in turn (the paper) or in two halves (tensor2tensor, Marian, Llama)."""
+    """Order of sines and cosines in sinusoidal and rotary positions: alternating (the paper) or in
+    two halves (tensor2tensor, Marian, Llama)."""
 
     position_base: float = Field(default=10000.0, gt=1)
-    """The longest wavelength of sinusoidal and rotary positions, over 2 pi."""
+    """With sinusoidal positions: the longest wavelength, divided by 2 pi (the paper's value)."""
+
+    rope_theta: float = Field(default=10000.0, gt=1)
+    """With rotary positions: the base of the rotation frequencies (RoPE's theta)."""
 
     max_length: int = Field(default=1024, ge=1)
-    """Learned positions end here. Sinusoidal and rotary ones grow by themselves."""
+    """With learned positions: the longest sequence. Sinusoidal and rotary positions have no
+    limit."""
 
     attention_bias: bool = True
-    """Whether the projections of queries, keys, values and the output add a bias."""
+    """Add a bias in the query, key, value and output projections of attention."""
 
     feed_forward_bias: bool = True
-    """Whether the feed-forward layers add a bias."""
+    """Add a bias in the feed-forward layers."""
 
     output_bias: bool = False
-    """Whether each token of the vocabulary has a bias of its own in the logits."""
+    """Add a bias to the logits, one number for each token of the vocabulary."""
 
     qk_norm: QueryKeyNorm = "none"
-    """RMS-normalise each head's queries and keys, which bounds the scores: nowhere, in
-    self-attention, or in all attention (CTranslate2 cannot run the last)."""
+    """QK-norm: RMS-normalize the queries and keys of each head, which bounds the attention scores.
+    Nowhere, in self-attention, or in all attention (which CTranslate2 cannot run)."""
 
     tie_embeddings: EmbeddingTying = "all"
-    """Which embeddings are one matrix: source, target and output; target and output; none."""
+    """Weight tying: one matrix for source embedding, target embedding and output projection (all),
+    for the last two (decoder), or none."""
 
     scale_embedding: bool = True
-    """Multiply embeddings by sqrt(width), as in the paper."""
+    """Multiply embeddings by sqrt(d_model), as in the paper."""
 
     embedding_norm: bool = False
-    """Normalise embedding + position before the first layer, as BERT does."""
+    """Normalize embedding + position before the first layer, as BERT does."""
 
     dropout: float = Field(default=0.1, ge=0, lt=1)
     """Dropout on each sub-layer's output and on embedding + position."""
@@ -94,84 +104,84 @@ class ModelShape(Settings):
     """Dropout on the attention weights."""
 
     activation_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Dropout inside the feed-forward layers."""
+    """Dropout after the activation in the feed-forward layers."""
 
     presets: ClassVar[dict[str, dict[str, Any]]] = {
         "tiny": {
-            "width": 128,
-            "feed_forward_width": 256,
-            "heads": 4,
+            "d_model": 128,
+            "d_ff": 256,
+            "num_heads": 4,
             "encoder_layers": 4,
             "decoder_layers": 4,
         },
         "small": {
-            "width": 256,
-            "feed_forward_width": 1024,
-            "heads": 4,
+            "d_model": 256,
+            "d_ff": 1024,
+            "num_heads": 4,
             "encoder_layers": 3,
             "decoder_layers": 3,
         },
         "base": {},
-        "big": {"width": 1024, "feed_forward_width": 4096, "heads": 16, "dropout": 0.3},
+        "big": {"d_model": 1024, "d_ff": 4096, "num_heads": 16, "dropout": 0.3},
     }
 
     @property
     def head_dim(self) -> int:
-        """Width of one head (K)."""
+        """Dimensions of one head (K)."""
         return self.d_model // self.num_heads
 
     @model_validator(mode="after")
-    def _parts_fit(self) -> Self:
+    def _check_shape(self) -> Self:
         if self.d_model % self.num_heads:
-            fitting = [n for n in range(1, self.d_model + 1) if self.d_model % n == 0]
-            close = min(fitting, key=lambda n: abs(n - self.num_heads))
+            divisors = [n for n in range(1, self.d_model + 1) if self.d_model % n == 0]
+            closest = min(divisors, key=lambda n: abs(n - self.num_heads))
             raise ValueError(
-                f"heads = {self.num_heads} does not divide width = {self.d_model}: "
-                f"set heads to {close}, or width to a multiple of {self.num_heads}"
+                f"num_heads = {self.num_heads} does not divide d_model = {self.d_model}: "
+                f"set num_heads to {closest}, or d_model to a multiple of {self.num_heads}"
             )
         if self.num_kv_heads is not None and self.num_heads % self.num_kv_heads:
             raise ValueError(
-                f"key_value_heads = {self.num_kv_heads} does not divide heads = {self.num_heads}: "
-                "each head of the keys and values serves the same number of query heads"
+                f"num_kv_heads = {self.num_kv_heads} does not divide num_heads = "
+                f"{self.num_heads}: each key and value head serves the same number of query heads"
             )
         if self.position_encoding == "rotary" and self.head_dim % 2:
             raise ValueError(
-                f"positions = 'rotary' turns pairs of numbers, and width / heads = "
-                f"{self.head_dim} is odd: make width / heads even, or choose other positions"
+                "position_encoding = 'rotary' rotates pairs of dimensions, and d_model / num_heads "
+                f"= {self.head_dim} is odd: make it even, or choose another position_encoding"
             )
         if self.position_encoding == "sinusoidal" and self.d_model % 2:
             raise ValueError(
-                f"positions = 'sinusoidal' needs pairs of sine and cosine, and width = "
-                f"{self.d_model} is odd: make width even, or choose other positions"
+                f"position_encoding = 'sinusoidal' needs pairs of sine and cosine, and d_model = "
+                f"{self.d_model} is odd: make it even, or choose another position_encoding"
             )
         return self
 
 
 class ModelConfig(ModelShape):
-    """The shape of a Transformer. The defaults are the base model of the paper."""
+    """The shape of a Transformer with its vocabulary; by default the paper's base model."""
 
     vocab_size: int = Field(ge=1)
-    """Number of token ids on the target side (V), and on the source side too unless
+    """Number of token ids on the target side (V), and on the source side unless
     source_vocab_size says otherwise."""
 
     source_vocab_size: int | None = Field(default=None, ge=1)
-    """Number of source token ids where the source has a vocabulary of its own."""
+    """Number of token ids on the source side, if it has a vocabulary of its own."""
 
     pad_id: int = Field(default=0, ge=0)
-    """The token id that means "nothing here"; it is never attended to."""
+    """Token id of padding, which attention never sees."""
 
     @classmethod
     def preset(cls, name: str, **changes: Any) -> ModelConfig:
-        """A named shape (tiny, small, base, big), with some settings changed.
+        """Return a preset (tiny, small, base or big), with some settings changed.
 
-        The vocabulary belongs to the data, so `vocab_size` is always given by the caller.
+        The vocabulary belongs to the data, so the caller always gives `vocab_size`.
         """
         if name not in cls.presets:
             raise ConfigError(f"unknown preset {name!r}: {nearest(name, list(cls.presets))}")
         return cls(**{**cls.presets[name], **changes})
 
     @model_validator(mode="after")
-    def _vocabulary_fits(self) -> Self:
+    def _check_vocabulary(self) -> Self:
         if self.pad_id >= min(self.vocab_size, self.source_vocab_size or self.vocab_size):
             raise ValueError(
                 f"pad_id = {self.pad_id} is outside the vocabulary of {self.vocab_size}: "
@@ -179,7 +189,7 @@ class ModelConfig(ModelShape):
             )
         if self.tie_embeddings == "all" and self.source_vocab_size not in (None, self.vocab_size):
             raise ValueError(
-                "tie = 'all' needs one vocabulary for both sides: set tie to 'decoder' or 'none', "
-                "or leave source_vocab_size out"
+                "tie_embeddings = 'all' needs one vocabulary for both sides: set tie_embeddings to "
+                "'decoder' or 'none', or leave source_vocab_size out"
             )
         return self

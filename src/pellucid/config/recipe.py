@@ -1,4 +1,4 @@
-"""A recipe: everything about a training run, in one file."""
+"""Recipes: all settings of a training run, in one TOML file."""
 
 from __future__ import annotations
 
@@ -25,36 +25,34 @@ from pellucid.errors import ConfigError, InputError
 
 
 class ModelSection(ModelShape):
-    """The model of a recipe: a preset, and what is to differ from it.
-
-    The size of the vocabulary is the tokenizer's and does not stand here.
-    """
+    """The model of a recipe: a preset, and settings that differ from it. The vocabulary size is
+    the tokenizer's."""
 
     preset: Literal["tiny", "small", "base", "big"] = "base"
-    """The shape to start from; every other setting here changes it."""
+    """Preset that the other settings in this section override."""
 
     @model_validator(mode="before")
     @classmethod
-    def _start_from_preset(cls, values: Any) -> Any:
+    def _apply_preset(cls, values: Any) -> Any:
         if not isinstance(values, dict) or values.get("preset", "base") not in cls.presets:
             return values
         return {**cls.presets[values.get("preset", "base")], **values}
 
     def config(self, vocab_size: int) -> ModelConfig:
-        """The model's config, once the vocabulary is known."""
+        """Return the model's config, once the vocabulary size is known."""
         return ModelConfig(vocab_size=vocab_size, **self.model_dump(exclude={"preset"}))
 
 
 class Recipe(Settings):
-    """Everything about a training run, in one file."""
+    """All settings of a training run."""
 
     title: str = ""
-    """What this model is, in a line; it goes into the bundle."""
+    """One line that describes the model; stored in the bundle."""
 
     init_from: str | None = None
-    """A model to go on from in place of new weights (fine-tuning): its folder, or a name as
-    `pellucid translate --model` takes it. Vocabulary and shape are that model's: only its dropouts
-    may be set in the section model, and nothing in the section tokenizer."""
+    """Fine-tuning: the model to start from, as a folder or as a name that
+    `pellucid translate --model` takes. Shape and vocabulary come from that model: only the dropouts
+    may be set in [model], and nothing in [tokenizer]."""
 
     data: DataConfig
     tokenizer: TokenizerConfig = TokenizerConfig()
@@ -67,31 +65,32 @@ class Recipe(Settings):
     checkpoints: CheckpointConfig = CheckpointConfig()
 
     @model_validator(mode="after")
-    def _nothing_is_decided_twice(self) -> Self:
+    def _check_init_from(self) -> Self:
         if self.init_from is None:
             if self.training.init_interpolation:
                 raise ValueError(
-                    "training.init_interpolation mixes in the weights of the model that init_from "
-                    "names, and there is none: leave it out"
+                    "training.init_interpolation interpolates with the weights of the model that "
+                    "init_from names, and init_from is not set: leave it out"
                 )
             return self
         if self.training.embedding_init != "random":
             raise ValueError(
-                "training.embedding_init is for new weights, and init_from has its own: leave one out"
+                "training.embedding_init is for new weights, and init_from loads trained ones: "
+                "leave one of the two out"
             )
-        free = {"dropout", "attention_dropout", "activation_dropout"}
-        for section, may in (("model", free), ("tokenizer", set[str]())):
+        dropouts = {"dropout", "attention_dropout", "activation_dropout"}
+        for section, allowed in (("model", dropouts), ("tokenizer", set[str]())):
             settings: Settings = getattr(self, section)
-            usual = type(settings)()
-            for key in settings.model_fields_set - may:
-                if getattr(settings, key) != getattr(usual, key):
+            defaults = type(settings)()
+            for key in settings.model_fields_set - allowed:
+                if getattr(settings, key) != getattr(defaults, key):
                     raise ValueError(
-                        f"{section}.{key} is that of the model that init_from names: leave it out"
+                        f"{section}.{key} comes from the model that init_from names: leave it out"
                     )
         return self
 
     @model_validator(mode="after")
-    def _teachers_can_be_asked(self) -> Self:
+    def _check_teachers(self) -> Self:
         if self.distillation.teachers and self.batches.samples("target"):
             raise ValueError(
                 "distillation.teachers score each target once, in one segmentation, and "
@@ -101,25 +100,26 @@ class Recipe(Settings):
         return self
 
     @model_validator(mode="after")
-    def _validation_is_there(self) -> Self:
+    def _check_validation(self) -> Self:
         if self.training.result == "best" and not self.checkpoints.keep_best:
             raise ValueError("training.result = 'best' needs checkpoints.keep_best = true")
         if self.data.valid:
             return self
-        for key, set_to in (
+        for key, value in (
             ("early_stopping.patience", self.early_stopping.patience),
             ("early_stopping.metric", self.early_stopping.metric != "loss" or None),
             ("training.result = 'best'", self.training.result == "best" or None),
         ):
-            if set_to is not None:
-                raise ValueError(f"{key} needs something to be judged on: add [[data.valid]]")
+            if value is not None:
+                raise ValueError(f"{key} needs validation data: add [[data.valid]]")
         return self
 
 
 def load_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe in a TOML file, with `section.key=value` overrides.
+    """Read a recipe from a TOML file and apply `section.key=value` overrides.
 
-    Relative paths in it are relative to the file; those in an override, to where the caller is.
+    Relative paths in the file are relative to the file; those in an override are relative to the
+    working directory. `~` is the home directory.
     """
     path = Path(path)
     try:
@@ -142,10 +142,12 @@ def load_recipe(path: Path | str, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def _resolve_paths(values: dict[str, Any], base: Path) -> None:
+    """Make the paths in the raw values absolute, in place."""
+
     def model(name: Any) -> Any:
         if isinstance(name, str) and (base / Path(name).expanduser()).is_dir():
             return os.path.normpath(base / Path(name).expanduser())
-        return name  # no folder: it is a name
+        return name  # not a folder, so the name of a model
 
     if "init_from" in values:
         values["init_from"] = model(values["init_from"])
@@ -166,7 +168,7 @@ def _resolve_paths(values: dict[str, Any], base: Path) -> None:
 
 
 def _override(values: dict[str, Any], override: str) -> None:
-    """Put one `section.key=value` into the raw values; the value is TOML, or else plain text."""
+    """Apply one `section.key=value` to the raw values; a value that is not TOML is a string."""
     name, equals, text = override.partition("=")
     keys = name.strip().split(".")
     if not equals or not all(keys):
@@ -177,24 +179,24 @@ def _override(values: dict[str, Any], override: str) -> None:
         value = tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         value = text.strip()
-    place: Any = values
-    for position, key in enumerate(keys):
-        here = ".".join(keys[:position])
-        if isinstance(place, list) and not (key.isdigit() and int(key) < len(place)):
+    table: Any = values
+    for depth, key in enumerate(keys):
+        parent = ".".join(keys[:depth])
+        if isinstance(table, list) and not (key.isdigit() and int(key) < len(table)):
             raise ConfigError(
-                f"cannot use --set {override!r}: {here} is a list of {len(place)}, so name one of "
-                "them by its number from 0"
+                f"cannot use --set {override!r}: {parent} is a list of {len(table)}, so name one "
+                "of them by its number from 0"
             )
-        if not isinstance(place, list | dict):
-            raise ConfigError(f"cannot use --set {override!r}: {here} is a single value")
-        index: Any = int(key) if isinstance(place, list) else key
-        if position == len(keys) - 1:
-            place[index] = value
+        if not isinstance(table, list | dict):
+            raise ConfigError(f"cannot use --set {override!r}: {parent} is a single value")
+        index: Any = int(key) if isinstance(table, list) else key
+        if depth == len(keys) - 1:
+            table[index] = value
         else:
-            place = place[index] if isinstance(place, list) else place.setdefault(key, {})
+            table = table[index] if isinstance(table, list) else table.setdefault(key, {})
 
 
-# What a run may change when it is resumed: none of it alters what was learned so far.
+# Settings that may change when a run is resumed: none of them affects the steps already taken.
 _MAY_CHANGE = (
     "title",
     "data.*.*.path",
@@ -221,29 +223,30 @@ _MAY_CHANGE = (
 
 
 class Difference(NamedTuple):
-    """A setting that two recipes have differently."""
+    """A setting whose value differs between two recipes."""
 
     key: str
     old: Any
     new: Any
     may_change: bool
-    """Whether a run may be resumed with it changed."""
+    """Whether a run may be resumed with the new value."""
 
 
 def recipe_differences(old: Recipe, new: Recipe) -> list[Difference]:
-    """Every setting that differs, by its dotted name."""
+    """Return every setting that differs, by its dotted name."""
     before, after = (_flat(recipe.model_dump(mode="json")) for recipe in (old, new))
     found = []
     for key in [*before, *(key for key in after if key not in before)]:
         if before.get(key) != after.get(key):
-            may = any(fnmatchcase(key, pattern) for pattern in _MAY_CHANGE)
-            found.append(Difference(key, before.get(key), after.get(key), may))
+            may_change = any(fnmatchcase(key, pattern) for pattern in _MAY_CHANGE)
+            found.append(Difference(key, before.get(key), after.get(key), may_change))
     return found
 
 
 def _flat(values: Any, name: str = "") -> dict[str, Any]:
+    """Return nested tables, and lists of tables, as one table with dotted names."""
     if isinstance(values, list) and any(isinstance(value, dict) for value in values):
-        values = {str(place): value for place, value in enumerate(values)}
+        values = {str(index): value for index, value in enumerate(values)}
     if not isinstance(values, dict):
         return {name: values}
     flat: dict[str, Any] = {}

@@ -1,4 +1,4 @@
-"""Settings as TOML."""
+"""Settings written as TOML."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pellucid.config.settings import Settings
 
 
 def as_toml(settings: Settings | dict[str, Any]) -> str:
-    """Settings as TOML that reads back to the same; what is unset is left out."""
+    """Return settings as TOML that reads back to the same settings, without those unset."""
     import tomli_w
 
     values = settings.model_dump(mode="json") if isinstance(settings, Settings) else settings

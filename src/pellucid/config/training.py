@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -14,6 +14,8 @@ Metric = Literal["loss", "bleu", "chrf"]
 
 class TrainingConfig(Settings):
     """Optimizer, learning-rate schedule, length of the run and precision."""
+
+    section: ClassVar[str] = "training"
 
     steps: int | None = Field(default=None, ge=1)
     """Maximum number of optimizer steps."""
@@ -121,14 +123,14 @@ class TrainingConfig(Settings):
     them lost and ends."""
 
     @model_validator(mode="after")
-    def _choices_fit(self) -> Self:
+    def _check_choices(self) -> Self:
         if self.steps is None and self.epochs is None and self.minutes is None:
             raise ValueError("nothing says when to stop: set steps, epochs or minutes")
         needs_end = self.schedule in ("cosine", "warmup_stable_decay")
         if needs_end and self.steps is None and self.epochs is None:
             raise ValueError(
-                f"schedule = {self.schedule!r} needs the number of steps in advance: set steps or epochs "
-                "(minutes may be set too, and stop it earlier)"
+                f"schedule = {self.schedule!r} needs the number of steps in advance: set steps or "
+                "epochs (minutes may be set too, and stop it earlier)"
             )
         if not all(0 <= beta < 1 for beta in self.betas):
             raise ValueError(f"betas = {list(self.betas)}: each must be at least 0 and below 1")
@@ -146,6 +148,8 @@ class TrainingConfig(Settings):
 class ValidationConfig(Settings):
     """Validation during training, on `data.valid`."""
 
+    section: ClassVar[str] = "validation"
+
     every: int | None = Field(default=None, ge=1)
     """Steps between validations; unset, once an epoch. There is always one at the end."""
 
@@ -156,7 +160,8 @@ class ValidationConfig(Settings):
     """Beam size of these translations; 1 is greedy, the fastest."""
 
     sentences: int = Field(default=500, ge=0)
-    """Maximum number of pairs to translate, evenly spread; 0 for all. The loss is over all pairs."""
+    """Maximum number of pairs to translate, evenly spread; 0 for all. The loss is always over all
+    pairs."""
 
     samples: int = Field(default=5, ge=0, le=100)
     """Number of sample translations to show."""
@@ -164,6 +169,8 @@ class ValidationConfig(Settings):
 
 class EarlyStoppingConfig(Settings):
     """Early stopping, and which validation counts as the best."""
+
+    section: ClassVar[str] = "early_stopping"
 
     metric: Metric = "loss"
     """Early-stopping metric, which also decides which checkpoint is the best: the lowest loss, or

@@ -1,4 +1,4 @@
-"""What long work says while it runs: bars on a terminal, nothing anywhere else."""
+"""Progress of long work: bars on a terminal, plain lines anywhere else."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ if TYPE_CHECKING:
 
 
 class ProgressStep:
-    """One step of the work, with a count that grows."""
+    """One stage of the work, with a counter."""
 
     def __init__(self, bars: Bars | None, task: Any) -> None:
         self._bars = bars
         self._task = task
 
     def advance(self, count: int) -> None:
-        """So many more are done."""
+        """Add to the number of items done."""
         if self._bars is not None:
             self._bars.advance(self._task, count)
 
 
 class Progress:
-    """Steps of some work on a console; without one, silence.
+    """Show the stages of some work on a console; without a console, nothing.
 
-    Sentences and tables go to any console, bars with rate and time left only to a terminal.
+    Lines and tables go to any console; bars, with rate and time left, only to a terminal.
     """
 
     def __init__(self, console: Console | None = None) -> None:
@@ -47,19 +47,19 @@ class Progress:
             self._bars = None
 
     def step(self, what: str, unit: str = "", total: int | None = None) -> ProgressStep:
-        """Begin the next step; the one before is done."""
+        """Begin the next stage; the one before it is done."""
         self._finish()
         if self._bars is not None:
             self._current = self._bars.add_task(what, total=total, unit=unit)
         return ProgressStep(self._bars, self._current)
 
     def say(self, sentence: str) -> None:
-        """One line."""
+        """Print one line."""
         if self._console is not None:
             self._console.print(sentence, markup=False, highlight=False, soft_wrap=True)
 
     def show(self, table: Any) -> None:
-        """A table."""
+        """Print a table."""
         if self._console is not None:
             self._console.print(table)
 
@@ -76,7 +76,7 @@ def _bars(console: Console) -> Bars:
     from rich.text import Text
 
     class Rate(rich_progress.ProgressColumn):
-        """How many were done, and how many a second."""
+        """Column with the number of items done, and items per second."""
 
         def render(self, task: Task) -> Text:
             unit = task.fields.get("unit")

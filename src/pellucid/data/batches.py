@@ -1,13 +1,15 @@
-"""Batches of token ids for training, in an order decided by (seed, epoch) alone.
+"""Batches of token ids for training, in an order determined by (seed, epoch) alone.
 
-A pair is laid out like this (ids in the order a model reads them):
+A pair is laid out like this (ids in the order in which a model reads them):
 
     source       <2fr>  pieces of the source sentence  </s>      the tag names the target language
-    target_in    <s>    pieces of the target sentence            what the decoder is given
-    target_out          pieces of the target sentence  </s>      what it is to answer
+    target_in    <s>    pieces of the target sentence            input of the decoder
+    target_out          pieces of the target sentence  </s>      what it is to predict
     padding      0, after the end
 
-A batch holds at most `tokens` tokens on each side, padding included. Every epoch has one list of
+That is teacher forcing: target_out is target_in shifted by one token.
+
+A batch has at most `max_tokens` tokens on each side, padding included. Every epoch has one list of
 batches, the same for any number of processes: in step i, rank r of w takes batch i * w + r. In the
 last step of an epoch the ranks beyond the end of the list get an empty batch, so that all take the
 same number of steps; it adds nothing to a loss that is summed over tokens.
@@ -30,7 +32,7 @@ from numpy.typing import NDArray
 
 from pellucid.config import BatchConfig
 from pellucid.data.buckets import SOURCE_EXTRA, TARGET_EXTRA, Plan, Planner
-from pellucid.data.noise import hurried
+from pellucid.data.noise import add_typing_noise
 from pellucid.data.store import PreparedData
 from pellucid.errors import InputError
 from pellucid.tokenizers.base import Side
@@ -39,13 +41,13 @@ from pellucid.tokenizers.sentencepiece import PAD_ID
 Ids = NDArray[np.int64]
 
 EXTRA: dict[Side, int] = {"source": SOURCE_EXTRA, "target": TARGET_EXTRA}
-_ATTEMPTS = 3  # draws of a sentence, until it fits the batch
-_PLAN_AHEAD = 0.75  # of an epoch is done when the next one is planned
+_ATTEMPTS = 3  # random segmentations of a sentence to try until one fits the batch
+_PLAN_AHEAD = 0.75  # fraction of an epoch after which the next one is planned
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Some sentence pairs, padded. Shapes: B pairs, S source and T target tokens."""
+    """A batch of padded sentence pairs. Shapes: B pairs, S source and T target tokens."""
 
     source: Ids
     """(B, S) tag, pieces, end."""
@@ -57,24 +59,24 @@ class Batch:
     """(B, T) pieces, end."""
 
     pairs: Ids
-    """(B,) which pair of the split each row is."""
+    """(B,) index of each row's pair in the split."""
 
     directions: Ids
-    """(B,) which of the directions each row is in."""
+    """(B,) index of each row's direction."""
 
     source_sides: Ids
-    """(B,) which side of its pair, 0 or 1, each row's source is."""
+    """(B,) side of the pair, 0 or 1, that is each row's source."""
 
     epoch: int
     index: int
-    """Place in the epoch's list of batches, which all ranks share."""
+    """Index in the epoch's list of batches, which all ranks share."""
 
     last: bool
     """Whether this is the rank's last batch of the epoch (so a step ends here at the latest)."""
 
     source_tokens: int
     target_tokens: int
-    """Tokens that are not padding."""
+    """Number of tokens on each side, without padding."""
 
     pad_id: int = PAD_ID
 
@@ -85,10 +87,10 @@ class Batch:
 class Batches:
     """The batches of a split, epoch after epoch.
 
-    Iterate over `epoch(e)`, or over `stream()` for one epoch after another without end. `state()`
-    says where the caller is; `restore(state)` goes on from there, under any number of processes.
+    Iterate over `epoch(e)`, or over `stream()` for endless epochs. `state()` returns the caller's
+    position, and `restore(state)` continues from it, with any number of processes.
 
-    A background thread makes batches ahead. It changes nothing in what they are.
+    A background thread prepares batches ahead, which does not affect their content.
     """
 
     def __init__(
@@ -106,8 +108,8 @@ class Batches:
         if not 0 <= seed < 1 << 63:
             raise InputError(f"seed {seed} is not between 0 and 2**63")
         if split not in prepared.splits:
-            have = ", ".join(prepared.splits)
-            raise InputError(f"the prepared data has no {split!r}: it has {have}")
+            available = ", ".join(prepared.splits)
+            raise InputError(f"the prepared data has no {split!r}: it has {available}")
         self.config = config or BatchConfig()
         self.split = prepared.splits[split]
         self.tokenizer = prepared.tokenizer
@@ -119,74 +121,76 @@ class Batches:
         self._planner = Planner(
             self.split,
             self.directions,
-            tokens=self.config.max_tokens,
-            window=self.config.bucket_size,
+            max_tokens=self.config.max_tokens,
+            bucket_size=self.config.bucket_size,
             seed=seed,
             temperature=prepared.temperature,
             growth=growth,
         )
-        tags = [self.tokenizer.tag_ids(target) for _, target in self._planner.ways]
+        tags = [self.tokenizer.tag_ids(target) for _, target in self._planner.languages]
         self._tags = np.array(tags, np.int64).reshape(len(tags), -1)  # one column, or none
-        self._fingerprint = self._order_hash(prepared)
-        self._place = (0, 0)
-        self._resume: tuple[int, int] | None = None
+        self._order = self._order_hash(prepared)
+        self._position = (0, 0)
+        self._restored: tuple[int, int] | None = None
         self._thread = ThreadPoolExecutor(1, "planning")
         self._plans: dict[int, Future[Plan]] = {}
         self._lock = threading.Lock()
 
     def epoch(self, number: int) -> Iterator[Batch]:
-        """This rank's batches of an epoch: from its beginning, or from a restored place in it."""
+        """Yield this rank's batches of an epoch, from its beginning or from a restored position."""
         start = 0
-        if self._resume is not None and self._resume[0] == number:
-            start = self._resume[1]
-        self._resume = None
+        if self._restored is not None and self._restored[0] == number:
+            start = self._restored[1]
+        self._restored = None
         plan = self._plan(number)
         steps = -(-(len(plan) - start) // self.world)
-        made = self._made(plan, number, start, steps)
+        batches = self._batches(plan, number, start, steps)
         if self.config.prefetch:
-            made = _prefetched(made, self.config.prefetch)
-        self._place = (number, start)
-        for step, batch in enumerate(made, 1):
-            self._place = (number, min(len(plan), start + step * self.world))
+            batches = _prefetched(batches, self.config.prefetch)
+        self._position = (number, start)
+        for step, batch in enumerate(batches, 1):
+            self._position = (number, min(len(plan), start + step * self.world))
             yield batch
 
     def stream(self) -> Iterator[Batch]:
-        """Batches without end: from epoch 0, or from a restored place."""
-        for number in count_from(self._resume[0] if self._resume else 0):
+        """Yield batches without end, from epoch 0 or from a restored position."""
+        for number in count_from(self._restored[0] if self._restored else 0):
             yield from self.epoch(number)
 
     def steps(self, epoch: int) -> int:
-        """How many batches each rank takes in an epoch from its beginning."""
+        """Return the number of batches that each rank takes in a whole epoch."""
         return -(-len(self._plan(epoch)) // self.world)
 
     def state(self) -> dict[str, Any]:
-        """Where the caller is: the batches it was given count as done.
+        """Return the position of the caller; the batches it was given count as done.
 
-        To be taken when all ranks have taken the same number of batches.
+        Call it when all ranks have taken the same number of batches.
         """
-        epoch, position = self._place
-        return {"epoch": epoch, "position": position, "order": self._fingerprint}
+        epoch, position = self._position
+        return {"epoch": epoch, "position": position, "order": self._order}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on where `state()` was taken, also with another number of processes."""
-        if state["order"] != self._fingerprint:
+        """Continue from a position that `state()` returned, with any number of processes."""
+        if state["order"] != self._order:
             raise InputError(
-                "the place in the data belongs to another order: data, seed, tokens, window, "
-                "subword_sampling, sampled_side and careless must be those of the run that saved it"
+                "the saved position belongs to another order of the data: data, seed, max_tokens, "
+                "bucket_size, subword_regularization, subword_side and source_noise must be those "
+                "of the run that saved it"
             )
-        self._resume = self._place = (int(state["epoch"]), int(state["position"]))
+        self._restored = self._position = (int(state["epoch"]), int(state["position"]))
 
     def _order_hash(self, prepared: PreparedData) -> str:
-        """Stands for everything that decides the batches, but the number of processes."""
+        """Return a hash of everything that determines the batches (not the number of processes)."""
         config = self.config
-        decides = [prepared.fingerprint, self.split.name, self.seed]
-        decides += [config.max_tokens, config.bucket_size, config.subword_regularization]
-        decides += [config.source_noise] if config.source_noise else []  # so older places still fit
-        decides += ["source"] if config.subword_side == "source" else []
-        return hashlib.sha256(json.dumps(decides).encode()).hexdigest()[:16]
+        parts = [prepared.fingerprint, self.split.name, self.seed]
+        parts += [config.max_tokens, config.bucket_size, config.subword_regularization]
+        # left out when unset, so that positions saved by older versions remain valid
+        parts += [config.source_noise] if config.source_noise else []
+        parts += ["source"] if config.subword_side == "source" else []
+        return hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:16]
 
     def _plan(self, epoch: int) -> Plan:
-        """The plan of an epoch; those of earlier epochs are forgotten."""
+        """Return the plan of an epoch, and drop those of earlier epochs."""
         future = self._plan_ahead(epoch)
         with self._lock:
             for earlier in [e for e in self._plans if e < epoch]:
@@ -194,13 +198,13 @@ class Batches:
         return future.result()
 
     def _plan_ahead(self, epoch: int) -> Future[Plan]:
-        """Begin to plan an epoch, unless that was done; the reader and the prefetcher both ask."""
+        """Start planning an epoch once; called by the reader and by the prefetching thread."""
         with self._lock:
             if epoch not in self._plans:
                 self._plans[epoch] = self._thread.submit(self._planner.plan, epoch)
             return self._plans[epoch]
 
-    def _made(self, plan: Plan, epoch: int, start: int, steps: int) -> Iterator[Batch]:
+    def _batches(self, plan: Plan, epoch: int, start: int, steps: int) -> Iterator[Batch]:
         for step in range(steps):
             if self.config.prefetch and step == int(steps * _PLAN_AHEAD):
                 self._plan_ahead(epoch + 1)
@@ -209,31 +213,31 @@ class Batches:
 
     def _batch(self, plan: Plan, epoch: int, index: int, last: bool) -> Batch:
         if index >= len(plan):
-            nothing, none = np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
+            no_ids, no_rows = np.zeros((0, 0), np.int64), np.zeros(0, np.int64)
             return Batch(
-                nothing, nothing, nothing, none, none, none, epoch, index, last, 0, 0,
+                no_ids, no_ids, no_ids, no_rows, no_rows, no_rows, epoch, index, last, 0, 0,
                 self.tokenizer.pad_id,
             )  # fmt: skip
         rows = slice(int(plan.begin[index]), int(plan.end[index]))
         pairs, directions = plan.pairs[rows], plan.directions[rows]
         sides = self._planner.source_sides(pairs, directions)
-        sources = self._cut(pairs, sides, epoch, "source")
-        targets = self._cut(pairs, 1 - sides, epoch, "target")
-        words = self.tokenizer
-        pad, end = words.pad_id, words.eos_id
-        start = np.full((len(pairs), 1), words.bos_id)
+        sources = self._token_ids(pairs, sides, epoch, "source")
+        targets = self._token_ids(pairs, 1 - sides, epoch, "target")
+        tokenizer = self.tokenizer
+        pad, end = tokenizer.pad_id, tokenizer.eos_id
+        start = np.full((len(pairs), 1), tokenizer.bos_id)
         source = _padded(*sources, pad, before=self._tags[directions], after=end)
         target_in = _padded(*targets, pad, before=start)
         target_out = _padded(*targets, pad, after=end)
-        source_tokens = len(sources[0]) + (words.lead + 1) * len(pairs)
+        source_tokens = len(sources[0]) + (tokenizer.lead + 1) * len(pairs)
         target_tokens = len(targets[0]) + TARGET_EXTRA * len(pairs)
         return Batch(
             source, target_in, target_out, pairs.astype(np.int64), directions.astype(np.int64),
             sides.astype(np.int64), epoch, index, last, source_tokens, target_tokens, pad,
         )  # fmt: skip
 
-    def _gathered(self, pairs: NDArray[np.int32], sides: NDArray[np.uint8]) -> tuple[Ids, Ids]:
-        """Ids of one side of each pair, one after another, and their lengths."""
+    def _stored_ids(self, pairs: NDArray[np.int32], sides: NDArray[np.uint8]) -> tuple[Ids, Ids]:
+        """Return the stored ids of one side of each pair, concatenated, and their lengths."""
         starts, lengths = np.empty(len(pairs), np.int64), np.empty(len(pairs), np.int64)
         for side in (0, 1):
             here = sides == side
@@ -248,37 +252,38 @@ class Batches:
             ids[here] = self.split.tokens[side][places[here]]
         return ids, lengths
 
-    def _cut(
+    def _token_ids(
         self, pairs: NDArray[np.int32], sides: NDArray[np.uint8], epoch: int, role: Side
     ) -> tuple[Ids, Ids]:
-        """As `_gathered`, but with sentences cut at random or typed in a hurry, where that is set,
-        as (seed, epoch, pair, side) says.
+        """Return the ids of one side of each pair, concatenated, and their lengths.
 
-        A cut that does not fit the budget is drawn again, and if that fails the usual one is used.
+        With subword regularization or source noise, the sentences are segmented at random or
+        corrupted, as (seed, epoch, pair, side) determines. A segmentation that does not fit the
+        token budget is drawn again; if none fits, the stored one is used.
         """
-        ids, lengths = self._gathered(pairs, sides)
+        ids, lengths = self._stored_ids(pairs, sides)
         sampled = self.config.samples(role)
-        careless = self.config.source_noise if role == "source" else 0.0
-        if not sampled and not careless:
+        noise = self.config.source_noise if role == "source" else 0.0
+        if not sampled and not noise:
             return ids, lengths
         keys = [
             f"{self.seed}/{epoch}/{pair}/{side}"
             for pair, side in zip(pairs.tolist(), sides.tolist(), strict=True)
         ]
-        hasty = [careless > 0 and _share_of(key) < careless for key in keys]
-        chosen = [row for row, is_hasty in enumerate(hasty) if sampled or is_hasty]
-        if not chosen:
+        noisy = [noise > 0 and _uniform(key) < noise for key in keys]
+        changed = [row for row, is_noisy in enumerate(noisy) if sampled or is_noisy]
+        if not changed:
             return ids, lengths
         rows = np.split(ids, np.cumsum(lengths)[:-1])
         room = self.config.max_tokens // len(pairs) - EXTRA[role]
-        texts = self.tokenizer.decode_batch([rows[row].tolist() for row in chosen], role)
-        for row, text in zip(chosen, texts, strict=True):
-            read = hurried(text, keys[row]) if hasty[row] else text
+        texts = self.tokenizer.decode_batch([rows[row].tolist() for row in changed], role)
+        for row, text in zip(changed, texts, strict=True):
+            text = add_typing_noise(text, keys[row]) if noisy[row] else text
             for attempt in range(_ATTEMPTS if sampled else 1):
                 drawn = (
-                    self._sample(read, epoch, int(pairs[row]), int(sides[row]), attempt)
+                    self._sample(text, epoch, int(pairs[row]), int(sides[row]), attempt)
                     if sampled
-                    else self.tokenizer.encode(read, side=role)
+                    else self.tokenizer.encode(text, side=role)
                 )
                 if len(drawn) <= room:
                     rows[row] = np.array(drawn, np.int64)
@@ -294,18 +299,18 @@ class Batches:
         return self.tokenizer.sample(text, key, strength)
 
     def _growth(self) -> float:
-        """How much longer sampling makes nine sentences in ten, measured on a thousand."""
+        """Return the factor by which sampling lengthens nine sentences in ten (of a thousand)."""
         ratios = []
         for pair in np.linspace(0, len(self.split) - 1, min(len(self.split), 1000)).astype(int):
             for side in (0, 1):
-                usual = self.split.ids(int(pair), side).tolist()
-                drawn = self._sample(self.tokenizer.decode(usual), 0, int(pair), side, 0)
-                ratios.append(len(drawn) / max(1, len(usual)))
+                stored = self.split.ids(int(pair), side).tolist()
+                drawn = self._sample(self.tokenizer.decode(stored), 0, int(pair), side, 0)
+                ratios.append(len(drawn) / max(1, len(stored)))
         return max(1.0, float(np.quantile(ratios, 0.9)))
 
 
 def runs(starts: Ids, lengths: Ids) -> Ids:
-    """start, start + 1, ... for each start, as many as its length says, one after another."""
+    """Return the ranges start, ..., start + length - 1, concatenated."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.arange(total) + np.repeat(starts - ends + lengths, lengths)
@@ -314,27 +319,27 @@ def runs(starts: Ids, lengths: Ids) -> Ids:
 def each_pair_once(
     prepared: PreparedData, config: BatchConfig, split: str, *, rank: int = 0, world: int = 1
 ) -> Batches:
-    """Batches whose epoch has every pair of a split once in every direction, as it is written.
+    """Return batches whose epoch has every pair of a split once in every direction, unchanged.
 
-    However the corpora are weighed, and however long a sentence: the budget grows with it.
+    Corpus weights are ignored, and the token budget grows with the longest sentence.
     """
-    level = replace(prepared, manifest={**prepared.manifest, "temperature": None})
+    unweighted = replace(prepared, manifest={**prepared.manifest, "temperature": None})
     longest = 2 + max(int(prepared.splits[split].lengths(side).max()) for side in (0, 1))
-    budget = config.changed(
-        tokens=max(config.max_tokens, longest), subword_sampling=None, careless=0.0
+    plain = config.changed(
+        max_tokens=max(config.max_tokens, longest), subword_regularization=None, source_noise=0.0
     )
-    return Batches(level, budget, rank=rank, world=world, split=split)
+    return Batches(unweighted, plain, rank=rank, world=world, split=split)
 
 
-def _share_of(key: str) -> float:
-    """A number from 0 to 1 that the key alone decides."""
+def _uniform(key: str) -> float:
+    """Return a number between 0 and 1 that depends on the key alone."""
     return int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "little") / 2**64
 
 
 def _padded(
     ids: Ids, lengths: Ids, pad: int, *, before: Ids | None = None, after: int | None = None
 ) -> Ids:
-    """Rows of different length as a matrix, with some ids before and one after each."""
+    """Pad rows of different lengths to a matrix, with some ids before and one after each row."""
     lead = 0 if before is None else before.shape[1]
     width = int(lengths.max()) + lead + (0 if after is None else 1)
     matrix = np.full((len(lengths), width), pad, np.int64)
@@ -352,7 +357,7 @@ _END = object()
 
 
 def _prefetched(batches: Iterator[Batch], depth: int) -> Iterator[Batch]:
-    """The same batches, made ahead by a thread that ends when the reader does."""
+    """Yield the same batches, prepared ahead by a thread that ends with the reader."""
     ready: queue.Queue[Any] = queue.Queue(depth)
     stop = threading.Event()
 
@@ -371,7 +376,7 @@ def _prefetched(batches: Iterator[Batch], depth: int) -> Iterator[Batch]:
                 if not put(batch):
                     return
             put(_END)
-        except BaseException as error:  # for the reader to raise
+        except BaseException as error:  # raised again in the reader
             put(error)
 
     threading.Thread(target=work, daemon=True, name="batches").start()
@@ -381,13 +386,13 @@ def _prefetched(batches: Iterator[Batch], depth: int) -> Iterator[Batch]:
                 raise item
             yield item
     finally:
-        # Not joined: this may run in the garbage collector, while some thread holds a lock that
-        # the other one needs to end.
+        # The thread is not joined: this may run in the garbage collector, while some thread holds a
+        # lock that the other needs to end.
         stop.set()
 
 
 def padding(batches: Sequence[Batch]) -> float:
-    """Share of the places in some batches, both sides together, that are padding."""
-    places = sum(batch.source.size + batch.target_out.size for batch in batches)
+    """Return the fraction of padding in some batches, over both sides."""
+    positions = sum(batch.source.size + batch.target_out.size for batch in batches)
     tokens = sum(batch.source_tokens + batch.target_tokens for batch in batches)
-    return 1 - tokens / places
+    return 1 - tokens / positions

@@ -1,23 +1,23 @@
-"""Which pairs are fit to learn from, and an account of those that are not.
+"""Cleaning: filters for sentence pairs, and a report on what they drop.
 
 The text of a pair is made one clean line (`clean_text`), and the pair gets one verdict, the first
 of these that applies:
 
-| verdict   | what it means                                                        | the pair is  |
+| verdict   | meaning                                                              | the pair is  |
 |-----------|----------------------------------------------------------------------|--------------|
-| malformed | the two sides cannot be told: wrong columns, no JSON, a side missing | dropped      |
-| obsolete  | a catalogue's entry that is no longer in use                         | dropped      |
-| fuzzy     | a catalogue's entry that its translator has not confirmed            | dropped      |
-| invalid   | bytes that are not UTF-8, or U+FFFD where someone lost some before   | dropped      |
+| malformed | not two sides: wrong columns, invalid JSON, a side missing           | dropped      |
+| obsolete  | an entry of a catalogue that is no longer used                       | dropped      |
+| fuzzy     | an entry of a catalogue that its translator has not confirmed        | dropped      |
+| invalid   | bytes that are not UTF-8, or U+FFFD, left by an earlier conversion   | dropped      |
 | empty     | one side or both have no text                                        | dropped      |
 | too_long  | a side has more than `max_characters` or `max_words`                 | dropped      |
 | ratio     | one side is more than `max_ratio` times as long as the other         | dropped      |
-| copy      | both sides are the same text                                         | as asked     |
-| duplicate | the same pair stood before                                           | as asked     |
+| copy      | both sides are identical                                             | configurable |
+| duplicate | an earlier pair is identical                                         | configurable |
 | excluded  | a side belongs to a test set that must stay unseen                   | dropped      |
-| kept      | nothing is wrong with it                                             | kept         |
+| kept      | no problem                                                           | kept         |
 
-A dropped pair never moves the others: numbers are those of the file.
+Dropping a pair never renumbers the others: numbers are those of the file.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 EXAMPLES = 3
-"""How many pairs of each kind a report shows."""
+"""Number of examples of each verdict that a report shows."""
 
 
 class Verdict(StrEnum):
-    """What became of a pair; each pair counts once, under the first that applies."""
+    """Result of cleaning a pair; each pair counts once, under the first verdict that applies."""
 
     kept = "kept"
     malformed = "malformed"
@@ -57,21 +57,21 @@ class Verdict(StrEnum):
 
 
 MEANINGS = {
-    Verdict.kept: "fit to learn from",
-    Verdict.malformed: "not two sides: wrong columns, no JSON, a language missing",
-    Verdict.obsolete: "an entry no longer in use",
-    Verdict.fuzzy: "an entry its translator has not confirmed",
+    Verdict.kept: "no problem",
+    Verdict.malformed: "not two sides: wrong columns, invalid JSON, a language missing",
+    Verdict.obsolete: "an entry that is no longer used",
+    Verdict.fuzzy: "an entry that its translator has not confirmed",
     Verdict.invalid: "bytes that are not UTF-8",
     Verdict.empty: "a side without text",
     Verdict.too_long: "a side with too many characters or words",
     Verdict.ratio: "one side far longer than the other",
-    Verdict.copy: "both sides the same",
-    Verdict.duplicate: "stood before",
+    Verdict.copy: "both sides identical",
+    Verdict.duplicate: "identical to an earlier pair",
     Verdict.excluded: "a side belongs to a test set that stays unseen",
 }
 
-# What splits lines somewhere (and the tab, which splits columns) becomes a space; other control
-# characters, and byte order marks that joined files leave inside, say nothing and go.
+# Characters that some program takes for a line break (and the tab, which separates columns) become
+# a space; other control characters, and byte order marks inside concatenated files, are removed.
 _TO_SPACE = "\t\n\v\f\r\x1c\x1d\x1e\x1f\x85\u2028\u2029"
 _REMOVED = "".join(map(chr, [*range(0x20), *range(0x7F, 0xA0), 0xFEFF]))
 _CHANGES = str.maketrans({**dict.fromkeys(_REMOVED, ""), **dict.fromkeys(_TO_SPACE, " ")})
@@ -80,14 +80,14 @@ _SPACES = re.compile("  +")
 
 
 def clean_text(text: str) -> str:
-    """The text as one line, without control characters.
+    """Return the text as one line, without control characters.
 
-    Line, paragraph, column and page breaks of any kind become a space, other control characters
-    (NUL among them) and byte order marks are removed, runs of plain spaces become one, white space
-    at the ends goes. No-break and narrow spaces, joiners and marks of direction stay: they belong
-    to the text. Cleaning twice changes nothing more.
+    Line, paragraph, column and page breaks of any kind become a space; other control characters
+    (also NUL) and byte order marks are removed; runs of plain spaces become one; white space at the
+    ends is stripped. No-break and narrow spaces, joiners and direction marks stay, because they
+    belong to the text. Cleaning is idempotent.
     """
-    # `isprintable` refuses all that is changed here (and more, such as no-break spaces), at once
+    # `isprintable` is False for all that is changed here (and for more, such as no-break spaces)
     if not text.isprintable() and _UNCLEAN.search(text):
         text = text.translate(_CHANGES)
     if "  " in text:
@@ -96,11 +96,10 @@ def clean_text(text: str) -> str:
 
 
 def judge(pair: Pair, config: CleaningConfig) -> tuple[Verdict, Pair]:
-    """The verdict on a pair, and the pair with its text cleaned.
+    """Return the verdict on a pair, and the pair with its text cleaned.
 
-    Looks at nothing but the pair, so it may run anywhere; whether the pair stood before is for the
-    caller to find out by `pair_hash`. A `copy` is reported whether or not it is to be dropped:
-    ask `is_dropped`.
+    It depends on the pair alone, so it can run in any process; the caller finds duplicates by
+    `pair_hash`. A `copy` is reported whether or not the settings drop it: `is_dropped` says that.
     """
     first, second = clean_text(pair.first), clean_text(pair.second)
     clean = pair
@@ -130,7 +129,7 @@ def judge(pair: Pair, config: CleaningConfig) -> tuple[Verdict, Pair]:
 
 
 def is_dropped(verdict: Verdict, config: CleaningConfig) -> bool:
-    """Whether pairs with this verdict are left out (copies and duplicates only if asked)."""
+    """Return whether the settings drop pairs with this verdict."""
     if verdict == Verdict.copy:
         return config.drop_copies
     if verdict == Verdict.duplicate:
@@ -138,8 +137,8 @@ def is_dropped(verdict: Verdict, config: CleaningConfig) -> bool:
     return verdict != Verdict.kept
 
 
-def fit_pairs(pairs: Iterable[Pair], config: CleaningConfig) -> Iterator[Pair]:
-    """Those that are not dropped, with their text cleaned; whether one stood before is not seen."""
+def clean_pairs(pairs: Iterable[Pair], config: CleaningConfig) -> Iterator[Pair]:
+    """Yield the pairs that are not dropped, cleaned; duplicates are not detected."""
     for raw in pairs:
         verdict, pair = judge(raw, config)
         if not is_dropped(verdict, config):
@@ -147,15 +146,15 @@ def fit_pairs(pairs: Iterable[Pair], config: CleaningConfig) -> Iterator[Pair]:
 
 
 def pair_hash(pair: Pair) -> int:
-    """A 64-bit hash of both texts of a cleaned pair, the same on every machine."""
-    # clean text has no line feed, so it can stand between the two
+    """Return a 64-bit hash of a cleaned pair, the same on every machine."""
+    # clean text has no line feed, so it can separate the two sides
     text = f"{pair.first}\n{pair.second}".encode()
     return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little")
 
 
 @dataclass
 class CleaningReport:
-    """How many pairs got each verdict, with the first few of each kind as examples."""
+    """Number of pairs with each verdict, and the first few of each as examples."""
 
     config: CleaningConfig = field(default_factory=CleaningConfig)
     """Says whether copies and duplicates count as dropped."""
@@ -170,7 +169,7 @@ class CleaningReport:
             self.examples.setdefault(verdict, []).append(_shortened(pair))
 
     def merge(self, other: CleaningReport) -> None:
-        """Add what another report counted in a later part of the data."""
+        """Add the report on a later part of the data."""
         self.counts.update(other.counts)
         for verdict, pairs in other.examples.items():
             mine = self.examples.setdefault(verdict, [])
@@ -178,16 +177,16 @@ class CleaningReport:
 
     @property
     def total(self) -> int:
-        """How many pairs were counted."""
+        """Number of pairs counted."""
         return self.counts.total()
 
     @property
     def kept(self) -> int:
-        """How many of them are not dropped."""
+        """Number of pairs that are not dropped."""
         return sum(n for verdict, n in self.counts.items() if not is_dropped(verdict, self.config))
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings, e.g. for a manifest."""
+        """Return the report as plain numbers and strings, e.g. for a manifest."""
         return {
             "cleaning": self.config.model_dump(),
             "total": self.total,
@@ -202,7 +201,7 @@ class CleaningReport:
 
     @classmethod
     def from_dict(cls, data: dict[str, Any]) -> CleaningReport:
-        """The report that `as_dict` gave."""
+        """Read the report that `as_dict` returned."""
         return cls(
             CleaningConfig(**data["cleaning"]),
             Counter({Verdict(name): count for name, count in data["counts"].items()}),
@@ -213,29 +212,29 @@ class CleaningReport:
         )
 
     def table(self, title: str = "Sentence pairs") -> Table:
-        """The report for a terminal: where the pairs went, and examples of what was left out."""
+        """Return the report as a table for a terminal, with examples of the pairs dropped."""
         from rich.table import Table
         from rich.text import Text
 
         table = Table(title=title, title_justify="left", show_footer=True, expand=False)
-        table.add_column("", footer="kept in all", no_wrap=True)
+        table.add_column("", footer="kept, total", no_wrap=True)
         table.add_column("pairs", footer=f"{self.kept:,}", justify="right", no_wrap=True)
-        table.add_column("what, with the first ones", footer=f"of {self.total:,}")
+        table.add_column("meaning, with the first examples", footer=f"of {self.total:,}")
         for verdict in Verdict:
             if not self.counts[verdict] and verdict != Verdict.kept:
                 continue
-            what = Text(MEANINGS[verdict])
+            meaning = Text(MEANINGS[verdict])
             if verdict in (Verdict.copy, Verdict.duplicate):
                 dropped = is_dropped(verdict, self.config)
-                what.append(" (dropped)" if dropped else " (counted, and kept)")
+                meaning.append(" (dropped)" if dropped else " (counted, and kept)")
             for pair in self.examples.get(verdict, []):
-                what.append(f"\n{pair.number}: {pair.first} | {pair.second}", style="dim")
-            table.add_row(verdict.value.replace("_", " "), f"{self.counts[verdict]:,}", what)
+                meaning.append(f"\n{pair.number}: {pair.first} | {pair.second}", style="dim")
+            table.add_row(verdict.value.replace("_", " "), f"{self.counts[verdict]:,}", meaning)
         return table
 
 
 def _shortened(pair: Pair, width: int = 60) -> Pair:
-    """An example to show: harmless on a terminal, and short."""
+    """Return a pair to show as an example: short, and without control characters."""
     first, second = (
         text if len(text) <= width else text[: width - 1] + "…"
         for text in (clean_text(pair.first[: 4 * width]), clean_text(pair.second[: 4 * width]))

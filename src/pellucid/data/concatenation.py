@@ -1,8 +1,8 @@
-"""Longer pairs made from short ones, for corpora of single short sentences.
+"""Concatenation of short sentence pairs, for corpora of single short sentences.
 
-A model that never saw more than ten words at a time loses some of forty. Two pairs, one after the
-other on both sides, are a longer pair that is right; and where both begin with a pronoun or an
-article, "and" and "et" make one long sentence of them.
+A model that was never trained on more than ten words at a time drops some of forty. Two pairs, one
+after the other on both sides, are a correct longer pair; and clauses that begin with a pronoun or
+an article can be linked to one long sentence with "and" and "et".
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import re
 from collections.abc import Iterator, Sequence
 
 SHORT = 3
-"""Words on each side of a short pair, at most."""
+"""Maximum number of words on each side of a short pair."""
 
 SIZES = (2, 3, 2, 4, 2, 5)
-"""How many pairs are put together, in turn."""
+"""Numbers of pairs to concatenate, in turn."""
 
 EVERY = 5
-"""One pair in so many goes into a longer one."""
+"""One pair in this many is used."""
 
 LINKS = ((", and ", ", et "), (", but ", ", mais "), (" because ", " parce qu'"))
 _ENGLISH = re.compile(r"(?:The|He|She|It|We|They|You|This|That|My|There|His|Her|Our|Your)\b")
@@ -30,13 +30,13 @@ _VOWEL_FIRST = re.compile(r"(?:Ils?|Elles?|On|Une?)\b")
 
 
 def is_short(*sides: str) -> bool:
-    """Whether a pair has at most `SHORT` words on each side."""
+    """Return whether a pair has at most `SHORT` words on each side."""
     return all(len(re.findall(r"\w[\w'’-]*", side)) <= SHORT for side in sides)
 
 
-def joined(pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Longer pairs, English first, from some of the pairs: sentences one after the other, and
-    in turn, where that can be done, one sentence of several clauses."""
+def concatenate(pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+    """Make longer pairs, English first, from some of the pairs: several clauses linked to one
+    sentence where possible, else sentences one after the other."""
     plain: list[tuple[str, str]] = []
     clauses: list[tuple[str, str]] = []
     made = {"plain": 0, "clauses": 0}
@@ -50,18 +50,18 @@ def joined(pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
             plain.append((english, french))
         for name, waiting in (("plain", plain), ("clauses", clauses)):
             if len(waiting) == SIZES[made[name] % len(SIZES)]:
-                yield _one_sentence(waiting, made[name]) if name == "clauses" else _after(waiting)
+                yield _link(waiting, made[name]) if name == "clauses" else _sequence(waiting)
                 made[name] += 1
                 waiting.clear()
 
 
-def _after(pairs: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    """Sentences one after the other."""
+def _sequence(pairs: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Return sentences one after the other."""
     return " ".join(pair[0] for pair in pairs), " ".join(pair[1] for pair in pairs)
 
 
-def _one_sentence(pairs: Sequence[tuple[str, str]], turn: int) -> tuple[str, str]:
-    """Clauses as one sentence; the links between them in turn."""
+def _link(pairs: Sequence[tuple[str, str]], turn: int) -> tuple[str, str]:
+    """Return clauses as one sentence, with the conjunctions of `LINKS` in turn."""
     english, french = pairs[0]
     for number, (more_english, more_french) in enumerate(pairs[1:]):
         link, lien = LINKS[(turn + number) % len(LINKS)]

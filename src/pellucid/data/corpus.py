@@ -1,32 +1,29 @@
-"""Sentence pairs, streamed from files in the formats that people have them in.
+"""Corpora as streams of sentence pairs, whatever the file format.
 
-| format   | files                       | a pair is                                              |
-|----------|-----------------------------|--------------------------------------------------------|
-| tsv      | .tsv .txt .tab              | a line: the two sides with a tab between               |
-| parallel | any two                     | line N of `source` and line N of `target`              |
-| jsonl    | .jsonl .ndjson              | a line: {"en": ..., "fr": ...}, also in "translation"  |
-| tmx      | .tmx                        | a unit (tu) with a variant (tuv) in each language      |
-| po       | .po .pot .mo                | an entry: msgid and msgstr; two pairs if it has plurals|
+| format   | files          | a pair is                                                     |
+|----------|----------------|---------------------------------------------------------------|
+| tsv      | .tsv .txt .tab | a line: the two sides with a tab between                      |
+| parallel | any two        | line N of `source` and line N of `target`                     |
+| jsonl    | .jsonl .ndjson | a line: {"en": ..., "fr": ...}, also inside "translation"     |
+| tmx      | .tmx           | a translation unit (tu) with a variant (tuv) in each language |
+| po       | .po .pot .mo   | an entry: msgid and msgstr; two pairs if it has plural forms  |
 
-All may be compressed (.gz, .zst). Readers drop nothing and repair nothing: what is wrong with a
-pair is written on it (`Pair.problem`), so that numbers never shift and `cleaning` can count it.
+All may be compressed (gzip, zstd). The readers in `formats/` drop and repair nothing: the problem
+of a pair is recorded on it (`Pair.problem`), so that numbers never shift and `cleaning` can count.
 """
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from pathlib import Path
 
 from pellucid.config import CorpusConfig
+from pellucid.data.formats import Record
+from pellucid.data.formats.jsonl_pairs import read_jsonl_pairs
+from pellucid.data.formats.parallel_pairs import read_parallel_pairs
+from pellucid.data.formats.tsv_pairs import read_tsv_pairs
 from pellucid.errors import InputError
-from pellucid.storage.lines import read_lines
-
-Record = tuple[str, str, str]
-"""What a format's reader yields: first side, second side, problem (or "")."""
 
 SUFFIXES = {
     ".tsv": "tsv",
@@ -40,12 +37,10 @@ SUFFIXES = {
     ".mo": "po",
 }
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
-
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """One sentence pair as it stands in its corpus."""
+    """One sentence pair as read from its corpus."""
 
     first: str
     """Text in `languages[0]`."""
@@ -58,15 +53,14 @@ class Pair:
 
     problem: str = ""
     """What the reader found wrong, as the name of a `cleaning.Verdict` ("malformed", "too_long",
-    "fuzzy", "obsolete"), or nothing."""
+    "fuzzy", "obsolete"); empty if nothing."""
 
 
 def read_pairs(corpus: CorpusConfig) -> Iterator[Pair]:
-    """Every pair of a corpus in order, numbered from 1, nothing dropped, in constant memory.
+    """Read every pair of a corpus in order, numbered from 1, in constant memory; drop nothing.
 
-    What is wrong with the corpus as a whole (no such file, different numbers of lines, a language
-    that is not there, no pair to be found in it) is an `InputError`; where only reading shows it,
-    it comes after the last pair.
+    A problem of the whole corpus (a missing file, different numbers of lines, a missing language,
+    not one pair in it) is an `InputError`, raised after the last pair if it shows only then.
     """
     number = 0
     malformed: tuple[int, str] | None = None
@@ -78,17 +72,18 @@ def read_pairs(corpus: CorpusConfig) -> Iterator[Pair]:
             found = True
         yield Pair(first, second, number, problem)
     if malformed and not found:
-        raise InputError(_nothing_found(corpus, *malformed))
+        raise InputError(_no_pair_message(corpus, *malformed))
 
 
 def mixing_shares(
     sizes: Sequence[int], weights: Sequence[float], temperature: float | None = None
 ) -> list[float]:
-    """How often each corpus is drawn: weight * size ** (1 / temperature), made to sum to 1.
+    """Return the sampling probability of each corpus: weight * size ** (1 / temperature), scaled to
+    sum to 1.
 
-    Without a temperature (or with 1) and with equal weights every pair is as likely as any other;
-    a weight of 2 makes each pair of its corpus twice as likely; a higher temperature brings
-    corpora of different size closer to equal shares. A corpus of no pairs has no share.
+    Without a temperature (or with 1) and with equal weights, all pairs are equally likely. A
+    weight of 2 makes each pair of its corpus twice as likely; a higher temperature brings corpora
+    of different sizes closer to equal probabilities. An empty corpus has probability 0.
     """
     if len(sizes) != len(weights):
         raise InputError(f"{len(sizes)} corpora and {len(weights)} weights: give one for each")
@@ -103,7 +98,7 @@ def mixing_shares(
 
 
 def corpus_format(corpus: CorpusConfig) -> str:
-    """The format of a corpus: as its settings say, or by the name of its file."""
+    """Return the format of a corpus: the one in its settings, or by its file name."""
     if corpus.path is None:
         return "parallel"
     if corpus.format != "auto":
@@ -112,98 +107,34 @@ def corpus_format(corpus: CorpusConfig) -> str:
     suffix = Path(name.removesuffix(".gz").removesuffix(".zst")).suffix
     if suffix not in SUFFIXES:
         raise InputError(
-            f"what {corpus.path} holds cannot be told from its name: set format to 'tsv', "
+            f"the format of {corpus.path} cannot be told from its name: set format to 'tsv', "
             "'jsonl', 'tmx' or 'po', or give two files as source and target"
         )
     return SUFFIXES[suffix]
 
 
 def _records(corpus: CorpusConfig) -> Iterator[Record]:
-    kind = corpus_format(corpus)
     if corpus.path is None:
-        assert corpus.source is not None  # the settings see to it
+        assert corpus.source is not None  # the settings guarantee both
         assert corpus.target is not None
-        return _parallel(corpus.source, corpus.target)
+        return read_parallel_pairs(corpus.source, corpus.target)
+    kind = corpus_format(corpus)
     # lxml and polib are imported only where they are needed
     if kind == "tmx":
-        from pellucid.data.formats.tmx_pairs import read_tmx
+        from pellucid.data.formats.tmx_pairs import read_tmx_pairs
 
-        return read_tmx(corpus.path, corpus.languages)
+        return read_tmx_pairs(corpus.path, corpus.languages)
     if kind == "po":
-        from pellucid.data.formats.po_pairs import read_catalogue
+        from pellucid.data.formats.po_pairs import read_po_pairs
 
-        return read_catalogue(corpus.path, corpus.languages)
+        return read_po_pairs(corpus.path, corpus.languages)
     if kind == "jsonl":
-        return _jsonl(corpus.path, corpus.languages, corpus.keys)
-    return _tsv(corpus.path, corpus.columns)
+        return read_jsonl_pairs(corpus.path, corpus.languages, corpus.keys)
+    return read_tsv_pairs(corpus.path, corpus.columns)
 
 
-def _tsv(path: Path, columns: tuple[int, int] | None) -> Iterator[Record]:
-    first, second = (column - 1 for column in columns or (1, 2))
-    for line in read_lines(path):
-        if line is None:
-            yield "", "", "too_long"
-            continue
-        cells = line.split("\t")
-        if len(cells) <= max(first, second) or (columns is None and len(cells) != 2):
-            yield line, "", "malformed" if line.strip() else ""
-        else:
-            yield cells[first], cells[second], ""
-
-
-class _End:
-    """What stands for a line after the last."""
-
-
-def _parallel(source: Path, target: Path) -> Iterator[Record]:
-    sources, targets = read_lines(source), read_lines(target)
-    end = _End()
-    for count, (first, second) in enumerate(zip_longest(sources, targets, fillvalue=end)):
-        if isinstance(first, _End) or isinstance(second, _End):
-            more = count + 1 + sum(1 for _ in (targets if first is end else sources))
-            counts = (count, more) if first is end else (more, count)
-            raise InputError(
-                f"{source} has {counts[0]:,} lines and {target} has {counts[1]:,}: line N of one "
-                "must translate line N of the other, so the numbers must be equal"
-            )
-        if first is None or second is None:
-            yield "", "", "too_long"
-        else:
-            yield first, second, ""
-
-
-def _jsonl(
-    path: Path, languages: tuple[str, str], keys: tuple[str, str] | None
-) -> Iterator[Record]:
-    for line in read_lines(path):
-        if line is None:
-            yield "", "", "too_long"
-        elif not line.strip():
-            yield "", "", ""
-        else:
-            yield _json_record(line, languages, keys)
-
-
-def _json_record(line: str, languages: tuple[str, str], keys: tuple[str, str] | None) -> Record:
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return line, "", "malformed"
-    if keys is None and isinstance(record, dict) and isinstance(record.get("translation"), dict):
-        record = record["translation"]
-    first_key, second_key = keys or languages
-    if not isinstance(record, dict) or first_key not in record or second_key not in record:
-        return line, "", "malformed"
-    sides = ["" if record[key] is None else record[key] for key in (first_key, second_key)]
-    if not all(isinstance(side, str) for side in sides):
-        return line, "", "malformed"
-    # JSON can spell half a character ("\ud800"), which no UTF-8 can hold
-    first, second = (_SURROGATE.sub("\ufffd", side) for side in sides)
-    return first, second, ""
-
-
-def _nothing_found(corpus: CorpusConfig, number: int, example: str) -> str:
-    """The message for a corpus in which every record was malformed."""
+def _no_pair_message(corpus: CorpusConfig, number: int, example: str) -> str:
+    """Return the error message for a corpus in which every record is malformed."""
     shown = example if len(example) <= 60 else example[:60] + "..."
     where = f"{corpus.path} has no sentence pair in it"
     if corpus_format(corpus) == "jsonl":

@@ -1,13 +1,13 @@
-"""Single words and their translations, found by counting over sentence pairs.
+"""A bilingual lexicon, extracted from sentence pairs with IBM Model 1.
 
-People type one word and expect a dictionary's answer; a corpus of sentences hardly has such lines.
-IBM's first model (Brown and others, 1993) finds them in the sentences: each word of one side is
-explained by the words of the other, in proportion to t(word | other word), and t is counted
-again from the explanations, a few times over. That is done both ways; what is left are words that
-are each other's best translation, and likely ones.
+People type one word and expect a dictionary's answer, but a corpus of sentences has few such lines.
+IBM Model 1 (Brown and others, 1993) aligns words by expectation maximization: each word of one side
+is explained by the words of the other in proportion to t(word | other word), and t is estimated
+again from these expected counts, for a few iterations. That is done in both directions, and kept
+are word pairs that are each other's best translation with a high probability.
 
-Where a word stands for several ("please" for "s'il vous plaît"), the model finds one of them.
-Such pairs give themselves away: where they stand, one side is longer than sentences usually are.
+Where a word translates to several ("please" to "s'il vous plaît"), the model finds one of them.
+Such pairs can be recognised: in their sentences one side is longer than its length predicts.
 """
 
 from __future__ import annotations
@@ -19,57 +19,58 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-ROUNDS = 6
-"""How often t is counted again; more changes little."""
+ITERATIONS = 6
+"""Iterations of expectation maximization; more change little."""
 
-LIKELY = 0.35
-"""The least √(t(a | b) · t(b | a)) of a pair of words."""
+MIN_SCORE = 0.35
+"""Minimum √(t(a | b) · t(b | a)) of a pair of words."""
 
-SEEN = 2.5
-"""How many times at least a pair of words must have explained each other."""
+MIN_COUNT = 2.5
+"""Minimum expected number of times that the words of a pair are aligned."""
 
-SHORTEST = 3
-"""Letters of a word: shorter ones are mostly articles and pronouns, with no one translation."""
+MIN_LETTERS = 3
+"""Minimum length of a word: shorter ones are mostly articles and pronouns, which have several
+translations."""
 
-LONGER = 1.0
-"""How many words one side may have, in the mean, beyond what the length of the other suggests."""
+MAX_EXCESS = 1.0
+"""Maximum mean number of words by which one side exceeds the length predicted from the other."""
 
 _WORD = re.compile(r"aujourd'hui|[^\W\d_]+(?:-[^\W\d_]+)*(?:'[^\W\d_]{1,2}\b|')?")
 
 
 class _Side(NamedTuple):
-    """The words of one side of all pairs; each word counts once in a sentence."""
+    """The words of one side of all pairs; a word counts once per sentence."""
 
     words: list[str]
     sentences: list[list[int]]
 
 
 def lexicon(pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """Pairs of words that translate each other, those first that are seen most often."""
+    """Yield pairs of words that translate each other, the most frequent first."""
     sides = [_read([pair[side] for pair in pairs]) for side in (0, 1)]
     links = _Links.between(*sides)
     if not len(links.kinds):
         return
-    (there, n_there), (back, n_back) = links.counted(0), links.counted(1)
-    score, seen = np.sqrt(there * back), np.minimum(n_there, n_back)
+    (forward, n_forward), (backward, n_backward) = links.estimate(0), links.estimate(1)
+    score, count = np.sqrt(forward * backward), np.minimum(n_forward, n_backward)
     first, second = links.words(0), links.words(1)
     mutual = np.intersect1d(_best(first, score), _best(second, score))
-    fits = (score >= LIKELY) & (seen >= SEEN) & (np.abs(links.excess()) <= LONGER)
+    fits = (score >= MIN_SCORE) & (count >= MIN_COUNT) & (np.abs(links.excess()) <= MAX_EXCESS)
     kept = mutual[fits[mutual]]
-    for number in kept[np.argsort(-seen[kept], kind="stable")]:
+    for number in kept[np.argsort(-count[kept], kind="stable")]:
         one, other = sides[0].words[first[number]], sides[1].words[second[number]]
-        if min(len(one), len(other)) >= SHORTEST and "'" not in one + other:
+        if min(len(one), len(other)) >= MIN_LETTERS and "'" not in one + other:
             yield one, other
 
 
 def dictionary_lines(pairs: Sequence[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """The lexicon as lines to learn from: a word as it is, and as people begin or end one."""
+    """Yield the lexicon as training pairs: as it is, capitalized, and with a full stop."""
     for one, other in lexicon(pairs):
-        large = one[:1].upper() + one[1:], other[:1].upper() + other[1:]
+        capitalized = one[:1].upper() + one[1:], other[:1].upper() + other[1:]
         yield one, other
-        if large != (one, other):
-            yield large
-        yield f"{large[0]}.", f"{large[1]}."
+        if capitalized != (one, other):
+            yield capitalized
+        yield f"{capitalized[0]}.", f"{capitalized[1]}."
 
 
 def _read(sentences: Sequence[str]) -> _Side:
@@ -83,20 +84,20 @@ def _read(sentences: Sequence[str]) -> _Side:
 
 
 class _Links(NamedTuple):
-    """Every word of a sentence with every word of its translation.
+    """Every word of each sentence with every word of its translation.
 
-    A *kind* is a pair of words wherever they meet; a *link* is one of their meetings.
+    A *kind* is a pair of words; a *link* is one occurrence of it.
     """
 
     kinds: NDArray[np.int64]
-    """first word · size + second word, each once."""
+    """Unique values of first word · size + second word."""
     size: int
     kind_of: NDArray[np.int64]
-    """of a link"""
+    """Kind of each link."""
     tokens: tuple[NDArray[np.int64], NDArray[np.int64]]
-    """of a link: which word of which sentence it has on either side"""
+    """Token of each link on either side: a word in a sentence."""
     lengths: NDArray[np.int64]
-    """(pairs, 2) of each sentence, in words"""
+    """(pairs, 2) Number of words of each sentence."""
 
     @classmethod
     def between(cls, first: _Side, second: _Side) -> _Links:
@@ -118,32 +119,32 @@ class _Links(NamedTuple):
         return cls(kinds, size, kind_of, tokens, lengths)
 
     def words(self, side: int) -> NDArray[np.int64]:
-        """Of each kind, its word on a side."""
+        """Return the word of each kind on a side."""
         return self.kinds % self.size if side else self.kinds // self.size
 
-    def counted(self, given: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Of each kind t(its other word | its word of side `given`), and how often that was so."""
-        told, words = self.tokens[1 - given], self.words(given)
+    def estimate(self, given: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return t(other word | word of side `given`) of each kind, and its expected count."""
+        explained, words = self.tokens[1 - given], self.words(given)
         t = count = np.ones(len(self.kinds))
-        for _ in range(ROUNDS):
+        for _ in range(ITERATIONS):
             weight = t[self.kind_of]
-            share = weight / np.bincount(told, weight)[told]
+            share = weight / np.bincount(explained, weight)[explained]
             count = np.bincount(self.kind_of, share).astype(np.float64)
             t = count / np.bincount(words, count)[words]
         return t, count
 
     def excess(self) -> NDArray[np.float64]:
-        """Of each kind, by how many words the second side is longer where it stands than the
-        length of the first suggests."""
+        """Return by how many words the second side of the sentences of each kind exceeds, in the
+        mean, the length that a linear regression on the first side predicts."""
         first, second = self.lengths[:, 0], self.lengths[:, 1]
         line = np.stack([first, np.ones_like(first)], axis=1)
-        beyond = second - line @ np.linalg.lstsq(line, second, rcond=None)[0]
-        of_links = np.repeat(beyond, first * second)
+        residual = second - line @ np.linalg.lstsq(line, second, rcond=None)[0]
+        of_links = np.repeat(residual, first * second)
         return np.bincount(self.kind_of, of_links) / np.bincount(self.kind_of)
 
 
 def _best(groups: NDArray[np.int64], score: NDArray[np.float64]) -> NDArray[np.int64]:
-    """The number of the highest score in each group."""
+    """Return the index of the highest score in each group."""
     order = np.lexsort((-score, groups))
     sorted_groups = groups[order]
     first = np.ones(len(order), bool)

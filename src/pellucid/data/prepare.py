@@ -1,17 +1,17 @@
-"""Corpora made into a store, once.
+"""Preparation: corpora are cleaned, tokenized and written to a store, once.
 
 Three passes, none of which holds a corpus in memory:
 
 1. read and clean every pair, and write the clean text to a file in the workspace;
-2. find duplicates by their hashes, and learn the vocabulary from a bounded sample;
-3. cut the text into tokens, and write the store.
+2. find duplicates by their hashes, and train the tokenizer on a sample of bounded size;
+3. tokenize the text, and write the store.
 
 Passes 1 and 3 are spread over processes; the store is the same, byte for byte, for any number of
-them. The workspace is a folder inside the store's, removed at the end; it takes about as much room
+them. The workspace is a folder inside the store's, removed at the end; it takes about as much space
 as the uncompressed text.
 
-Memory, measured for 10 million pairs: 200 MB, and 60 MB for each worker. Learning a unigram
-vocabulary takes more than that, 2 to 3 KB for each sentence of its sample.
+Memory, measured for 10 million pairs: 200 MB, and 60 MB for each worker. Training a unigram
+tokenizer takes more than that, 2 to 3 KB for each sentence of its sample.
 """
 
 from __future__ import annotations
@@ -33,15 +33,25 @@ from numpy.typing import NDArray
 
 from pellucid.config import CorpusConfig, DataConfig, TokenizerConfig, split_direction
 from pellucid.console.progress import Progress
-from pellucid.data import prepare_passes as passes
 from pellucid.data import store
 from pellucid.data.cleaning import EXAMPLES, CleaningReport, Verdict
 from pellucid.data.corpus import Pair, mixing_shares, read_pairs
-from pellucid.data.prepare_passes import CleanFiles, CleanText
-from pellucid.data.store import SIDES, DamagedStoreError, PreparedData, StoreFile
+from pellucid.data.prepare_passes import (
+    CleanFiles,
+    CleanText,
+    StoredTokenizer,
+    chunks,
+    clean_chunk,
+    duplicates,
+    mapped,
+    ranges,
+    tokenize_range,
+)
+from pellucid.data.store import SIDES, DamagedStoreError, PreparedData
 from pellucid.data.workers import Workers
 from pellucid.errors import InputError, PellucidError
-from pellucid.storage.manifest import file_hash
+from pellucid.storage.files import Entry, HashedFile, file_hash
+from pellucid.storage.folder import MANIFEST, FolderDraft
 from pellucid.tokenizers.base import Side, Subwords
 from pellucid.tokenizers.sentencepiece import Tokenizer, reservoir
 
@@ -60,15 +70,15 @@ def prepare(
     workers: int | None = None,
     console: Console | None = None,
 ) -> PreparedData:
-    """The store of some corpora in `folder`: the one that is there, or a new one.
+    """Prepare corpora in a folder, or open the store that is there already.
 
-    A store that was made from the same texts with the same settings is used as it is, wherever the
-    files now lie (and also if they are gone). Anything else there (another store, a damaged or
-    half-written one) is replaced. Other files in the folder are left alone. If another process
-    prepares the same folder, this one waits and takes what it made.
+    A store made from the same texts with the same settings is used as it is, even if the files
+    were moved or deleted since. Any other store there (of other data, damaged or half-written) is
+    replaced; other files in the folder are left alone. If another process prepares the same folder,
+    this one waits and uses its result.
 
-    `workers` is the number of processes, by default one for each core. With a `console`, the
-    cleaning report is printed there, and progress if it is a terminal.
+    `workers` is the number of processes, by default one per core. With a `console`, the cleaning
+    report is printed there, and progress if it is a terminal.
     """
     folder = Path(folder)
     try:
@@ -79,48 +89,6 @@ def prepare(
         raise PellucidError(
             f"cannot prepare the data in {folder}: {error.strerror or error}"
         ) from error
-
-
-def prepare_recipe(
-    recipe: Path,
-    folder: Path | str,
-    *,
-    workers: int | None = None,
-    console: Console | None = None,
-) -> PreparedData:
-    """`prepare` for the sections `data` and `tokenizer` of a recipe.
-
-    Files that the recipe names are looked for from where the recipe lies.
-    """
-    import tomllib
-
-    try:
-        settings = tomllib.loads(recipe.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InputError(f"cannot read {recipe}: {error.strerror}") from None
-    except ValueError as error:
-        raise InputError(f"{recipe} is not TOML: {error}") from None
-    if "data" not in settings:
-        raise InputError(f"{recipe} has no section [data]: say there what to prepare")
-    data = DataConfig(**settings["data"])
-    data = data.changed(
-        **{
-            split: [_placed(corpus, recipe.parent) for corpus in getattr(data, split)]
-            for split in ("train", "valid", "test")
-        }
-    )
-    tokenizer = TokenizerConfig(**settings.get("tokenizer", {}))
-    if tokenizer.from_model is not None:
-        raise InputError(
-            f"{recipe} takes the pieces of a model (tokenizer.from_model), which training opens: begin "
-            "with `pellucid train`, which prepares the data too"
-        )
-    return prepare(data, tokenizer, folder, workers=workers, console=console)
-
-
-def _placed(corpus: CorpusConfig, folder: Path) -> CorpusConfig:
-    paths = {key: getattr(corpus, key) for key in ("path", "source", "target")}
-    return corpus.changed(**{key: folder / path for key, path in paths.items() if path})
 
 
 def _prepare(
@@ -154,8 +122,12 @@ def _prepare(
                 made = _Preparation(data, workspace, workers, progress).run(tokenizer)
             if stamps != _stamps(data):
                 raise PellucidError("a corpus was changed while it was read: prepare it again")
-            manifest = {"format": store.FORMAT, "settings": settings, "inputs": inputs, **made}
-            store.publish(workspace, folder, manifest)
+            draft = FolderDraft(folder, workspace)
+            draft.files = made.pop("files")
+            draft.write_manifest(
+                {"format": store.FORMAT, "settings": settings, "inputs": inputs, **made}
+            )
+            draft.publish_into()
         finally:
             shutil.rmtree(workspace, ignore_errors=True)
     prepared = replace(PreparedData.open(folder, verify=False), fresh=True)
@@ -165,19 +137,19 @@ def _prepare(
 
 @dataclass
 class _CleanSplit:
-    """A split after cleaning: files in the workspace, and what was counted."""
+    """A split after cleaning: its files in the workspace, and counts."""
 
     name: str
     corpora: tuple[CorpusConfig, ...]
     stored: list[int]
-    """How many pairs of each corpus are in the files."""
+    """Number of pairs of each corpus in the files."""
 
     sizes: list[int]
-    """How many of them go into the store."""
+    """Number of them that go into the store."""
 
     report: CleaningReport
     keep: NDArray[np.bool_]
-    """Which of the pairs in the files are not duplicates to be dropped."""
+    """Mask over the pairs in the files: False for duplicates to drop."""
 
     files: CleanFiles
 
@@ -194,7 +166,7 @@ class _Preparation:
         self.progress = progress
 
     def run(self, tokenizer: TokenizerConfig | Subwords) -> dict[str, Any]:
-        """Write all files of the store into the workspace; what the manifest says of them."""
+        """Write all files of the store into the workspace; return their part of the manifest."""
         splits = [
             self.clean(name, corpora)
             for name in ("train", "valid", "test")
@@ -206,14 +178,14 @@ class _Preparation:
                 why = ", ".join(f"{n:,} {kind}" for kind, n in split.report.counts.items() if n)
                 raise InputError(f"no pair of {split.name} is left after cleaning: {why or 'none'}")
         if isinstance(tokenizer, TokenizerConfig):
-            tokenizer = self.learn(splits[0], tokenizer)
+            tokenizer = self.train_tokenizer(splits[0], tokenizer)
         for direction in self.data.directions:
             tokenizer.tag_ids(split_direction(direction)[1])
         files = {}
         for name, data in tokenizer.files().items():
-            file = StoreFile(self.workspace / name)
+            file = HashedFile(self.workspace / name)
             file.write(data)
-            files[file.name] = file.close()
+            files[file.name] = file.finish()
         about = {}
         for split in splits:
             about[split.name], written = self.tokenize(split, tokenizer)
@@ -228,7 +200,7 @@ class _Preparation:
         }
 
     def clean(self, name: str, corpora: tuple[CorpusConfig, ...]) -> _CleanSplit:
-        """The first pass: read, clean, and write the text of what is fit to learn from."""
+        """Run the first pass: read and clean, and write the text of the pairs not dropped."""
         config = self.data.cleaning
         files = CleanFiles.of(self.workspace, name)
         report = CleaningReport(config)
@@ -242,8 +214,8 @@ class _Preparation:
             step = self.progress.step(f"reading and cleaning {name}", unit="pairs")
             for corpus in corpora:
                 size = 0
-                work = partial(passes.clean_chunk, config)
-                for chunk in self.workers.map(work, passes.chunks(read_pairs(corpus))):
+                work = partial(clean_chunk, config)
+                for chunk in self.workers.map(work, chunks(read_pairs(corpus))):
                     report.merge(chunk.report)
                     text.write(chunk.text)
                     (end + chunk.ends).tofile(ends)
@@ -254,7 +226,7 @@ class _Preparation:
                     size += len(chunk.numbers)
                     step.advance(chunk.report.total)
                 sizes.append(size)
-        keep = ~passes.duplicates(files.hashes)
+        keep = ~duplicates(files.hashes)
         self.count_duplicates(files, report, ~keep)
         if not config.drop_duplicates:
             keep[:] = True
@@ -265,16 +237,16 @@ class _Preparation:
     def count_duplicates(
         self, files: CleanFiles, report: CleaningReport, found: NDArray[np.bool_]
     ) -> None:
-        """Move duplicates in the report from where `judge` counted them.
+        """Count duplicates in the report as such, rather than under the verdict of `judge`.
 
-        A copy that stood before stays a copy, unless it is being a duplicate that drops it.
+        A duplicate of a copy still counts as a copy, unless duplicates are dropped.
         """
-        copies = passes.mapped(files.copies, np.bool_)
+        copies = mapped(files.copies, np.bool_)
         if not self.data.cleaning.drop_duplicates:
             found = found & ~copies
         report.counts[Verdict.copy] -= int((found & copies).sum())
         report.counts[Verdict.kept] -= int((found & ~copies).sum())
-        numbers = passes.mapped(files.numbers, np.int64)
+        numbers = mapped(files.numbers, np.int64)
         examples = np.flatnonzero(found)[:EXAMPLES].tolist()
         with CleanText(files) as text:
             for index in examples:
@@ -282,9 +254,9 @@ class _Preparation:
                 report.add(Verdict.duplicate, Pair(first[0], second[0], int(numbers[index])))
         report.counts[Verdict.duplicate] += int(found.sum()) - len(examples)
 
-    def learn(self, split: _CleanSplit, config: TokenizerConfig) -> Tokenizer:
-        """A vocabulary from a sample in which each corpus has its share of the mix."""
-        self.progress.step(f"learning {config.vocab_size:,} pieces")
+    def train_tokenizer(self, split: _CleanSplit, config: TokenizerConfig) -> Tokenizer:
+        """Train a tokenizer on a sample in which each corpus has its sampling probability."""
+        self.progress.step(f"training a tokenizer of {config.vocab_size:,} pieces")
         weights = [corpus.weight for corpus in split.corpora]
         shares = mixing_shares(split.sizes, weights, self.data.temperature)
         chosen: list[int] = []
@@ -292,8 +264,8 @@ class _Preparation:
         for size, share in zip(split.stored, shares, strict=True):
             count = max(1, round(share * config.input_sentence_size / 2))
             stop = start + size
-            fit = compress(range(start, stop), split.keep[start:stop].tobytes())
-            chosen += sorted(reservoir(fit, count, config.seed))
+            remaining = compress(range(start, stop), split.keep[start:stop].tobytes())
+            chosen += sorted(reservoir(remaining, count, config.seed))
             start = stop
 
         def sentences() -> Iterator[str]:
@@ -303,22 +275,22 @@ class _Preparation:
                     yield first[0]
                     yield second[0]
 
-        languages = {code for way in self.data.directions for code in split_direction(way)}
+        languages = {code for one in self.data.directions for code in split_direction(one)}
         return Tokenizer.train(sentences(), config, sorted(languages))
 
     def sides(self, split: _CleanSplit, tokenizer: Subwords) -> tuple[Side, Side]:
-        """On which side of a translation the first and the second language of the corpora are.
+        """Return the side of translation of the first and of the second language of the corpora.
 
-        It makes a difference where each side has a SentencePiece model of its own.
+        It matters if each side has a SentencePiece model of its own.
         """
         if isinstance(tokenizer, Tokenizer):
             return ("source", "target")
-        ways = [split_direction(direction) for direction in self.data.directions]
-        sources, targets = ({way[side] for way in ways} for side in (0, 1))
+        directions = [split_direction(direction) for direction in self.data.directions]
+        sources, targets = ({languages[side] for languages in directions} for side in (0, 1))
         if both := sources & targets:
             raise InputError(
                 f"data.directions translate from and into {min(both)!r}, and an imported model has "
-                "a vocabulary for each side: train one way at a time"
+                "a vocabulary for each side: train one direction at a time"
             )
         orders = {corpus.languages[0] in sources for corpus in split.corpora}
         if len(orders) > 1:
@@ -330,25 +302,23 @@ class _Preparation:
 
     def tokenize(
         self, split: _CleanSplit, tokenizer: Subwords
-    ) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-        """The third pass: the token files of a split."""
+    ) -> tuple[dict[str, Any], dict[str, Entry]]:
+        """Run the third pass: write the token files of a split."""
         dtype = "<u2" if tokenizer.vocab_size <= 1 << 16 else "<u4"
         tokens, offsets = (
-            [StoreFile(self.workspace / f"{split.name}.{side}.{kind}") for side in SIDES]
+            [HashedFile(self.workspace / f"{split.name}.{side}.{kind}") for side in SIDES]
             for kind in ("tokens", "offsets")
         )
-        numbers = StoreFile(self.workspace / f"{split.name}.numbers")
+        numbers = HashedFile(self.workspace / f"{split.name}.numbers")
         total = [0, 0]
         for file in offsets:
             file.write(np.zeros(1, "<i8"))
-        step = self.progress.step(
-            f"cutting {split.name} into tokens", unit="pairs", total=len(split.keep)
-        )
-        stored = passes.StoredTokenizer(
+        step = self.progress.step(f"tokenizing {split.name}", unit="pairs", total=len(split.keep))
+        stored = StoredTokenizer(
             self.workspace, tuple(tokenizer.files()), tokenizer.sha256, self.sides(split, tokenizer)
         )
-        spans = list(passes.ranges(len(split.keep)))
-        work = partial(passes.tokenize_range, stored, split.files, dtype)
+        spans = list(ranges(len(split.keep)))
+        work = partial(tokenize_range, stored, split.files, dtype)
         for span, (kept, sides) in zip(spans, self.workers.map(work, spans), strict=True):
             numbers.write(kept)
             for side, (ids, lengths) in enumerate(sides):
@@ -363,7 +333,7 @@ class _Preparation:
                 for corpus, size in zip(split.corpora, split.sizes, strict=True)
             ],
         }
-        return about, {file.name: file.close() for file in (*tokens, *offsets, numbers)}
+        return about, {file.name: file.finish() for file in (*tokens, *offsets, numbers)}
 
 
 def _corpora(data: DataConfig) -> tuple[CorpusConfig, ...]:
@@ -375,13 +345,13 @@ def _files(corpus: CorpusConfig) -> list[Path]:
 
 
 def _stamps(data: DataConfig) -> list[tuple[int, int]]:
-    """Size and time of change of all files."""
+    """Return size and modification time of all files."""
     stats = [path.stat() for corpus in _corpora(data) for path in _files(corpus)]
     return [(stat.st_size, stat.st_mtime_ns) for stat in stats]
 
 
 def _inputs_hash(data: DataConfig, progress: Progress) -> str:
-    """Stands for the contents of all files, wherever they lie."""
+    """Return a hash of the contents of all files, whatever their paths."""
     progress.step("checking whether the data has changed")
     hashes = [[_input_hash(path) for path in _files(corpus)] for corpus in _corpora(data)]
     return hashlib.sha256(json.dumps(hashes).encode()).hexdigest()
@@ -397,15 +367,14 @@ def _input_hash(path: Path) -> str:
 
 
 def _settings_hash(data: DataConfig, tokenizer: TokenizerConfig | Subwords) -> str:
-    """Stands for everything but the files that decides what is in the store."""
+    """Return a hash of all settings that affect the store, file paths left out."""
     settings = data.model_dump(mode="json")
     for corpus in (*settings["train"], *settings["valid"], *settings["test"]):
         for key in ("path", "source", "target"):
-            if corpus[key] is not None:  # the name may decide the format
+            if corpus[key] is not None:  # the file name may decide the format
                 corpus[key] = "".join(Path(corpus[key]).suffixes).lower()
     if isinstance(tokenizer, TokenizerConfig):
-        # `like` is unset where pieces are to be learned, and older stores know nothing of it
-        settings["tokenizer"] = tokenizer.model_dump(mode="json", exclude={"like"})
+        settings["tokenizer"] = tokenizer.model_dump(mode="json", exclude={"from_model"})
     else:
         settings["tokenizer"] = tokenizer.sha256
     return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
@@ -415,7 +384,7 @@ def _open_if_whole(folder: Path, progress: Progress) -> PreparedData | None:
     try:
         return PreparedData.open(folder)
     except DamagedStoreError as error:
-        if (folder / store.MANIFEST).exists():
+        if (folder / MANIFEST).exists():
             progress.say(f"{error}: doing so")
         return None
 
@@ -426,10 +395,10 @@ def _counted(prepared: PreparedData) -> str:
 
 @contextlib.contextmanager
 def _locked(folder: Path) -> Iterator[None]:
-    """Hold the folder's lock, which the system releases when this process ends in any way."""
+    """Hold the folder's lock, which the system releases however this process ends."""
     try:
         import fcntl
-    except ImportError:  # no such locks here: two at once would do the work twice
+    except ImportError:  # Windows: two processes at once would do the work twice
         yield
         return
     handle = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)

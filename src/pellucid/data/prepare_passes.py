@@ -1,7 +1,7 @@
-"""What the passes of the preparation do to some pairs at a time, in any process.
+"""The passes of the preparation, over a part of the pairs at a time, in any process.
 
-Between the passes the clean text lies in files: `text` has the first and the second side of each
-pair one after another in UTF-8, `ends` says where each of them ends.
+Between the passes the clean text is in files: `text` has the first and the second side of all pairs
+one after another in UTF-8, `ends` says where each of them ends.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from pellucid.tokenizers.base import Side, Subwords, open_subwords
 CHUNK_PAIRS = 4096
 CHUNK_CHARACTERS = 1_000_000
 HASHES_AT_ONCE = 1_000_000
-"""Bounds the memory in which duplicates are looked for."""
+"""Bounds the memory for finding duplicates."""
 
 
 @dataclass
 class CleanChunk:
-    """Some pairs after cleaning: the report on all, and the text of those not dropped."""
+    """A chunk of pairs after cleaning: the report, and the text of those not dropped."""
 
     report: CleaningReport
     text: bytes
@@ -43,7 +43,7 @@ Raw = list[tuple[str, str, int, str]]
 
 
 def chunks(pairs: Iterator[Pair]) -> Iterator[Raw]:
-    """Pairs in lists of bounded size, as tuples, which travel between processes faster."""
+    """Yield pairs in lists of bounded size, as tuples, which are faster to send to processes."""
     chunk: Raw = []
     characters = 0
     for pair in pairs:
@@ -57,7 +57,7 @@ def chunks(pairs: Iterator[Pair]) -> Iterator[Raw]:
 
 
 def clean_chunk(config: CleaningConfig, raw: Raw) -> CleanChunk:
-    """The first pass over some pairs (in a worker)."""
+    """Run the first pass over a chunk of pairs (in a worker)."""
     report = CleaningReport(config)
     texts: list[bytes] = []
     numbers, hashes, copies = [], [], []
@@ -80,33 +80,33 @@ def clean_chunk(config: CleaningConfig, raw: Raw) -> CleanChunk:
 
 
 def duplicates(path: Path) -> NDArray[np.bool_]:
-    """Which of the hashes in a file stood in it before.
+    """Return a mask over the hashes in a file: True for those that occur earlier in it.
 
-    They are compared in groups by their lowest bits, so that the memory does not depend on how many
-    there are, but for the one byte for each in the answer.
+    They are compared in groups by their lowest bits, so that memory does not grow with their
+    number, apart from one byte each in the mask.
     """
     count = path.stat().st_size // 8
-    again = np.zeros(count, np.bool_)
+    repeated = np.zeros(count, np.bool_)
     groups = 1 << (count // HASHES_AT_ONCE).bit_length()
     for group in range(groups):
-        places, values = [], []
+        indices, values = [], []
         for start in range(0, count, HASHES_AT_ONCE):
             some = np.fromfile(path, np.uint64, HASHES_AT_ONCE, offset=8 * start)
             here = np.flatnonzero(some % np.uint64(groups) == group)
-            places.append(start + here)
+            indices.append(start + here)
             values.append(some[here])
-        if not places:
+        if not indices:
             break
-        found = np.concatenate(places)
+        found = np.concatenate(indices)
         _, firsts = np.unique(np.concatenate(values), return_index=True)
         seen = np.ones(len(found), np.bool_)
         seen[firsts] = False
-        again[found] = seen
-    return again
+        repeated[found] = seen
+    return repeated
 
 
 def ranges(count: int) -> Iterator[tuple[int, int]]:
-    """Numbers of pairs in pieces for the third pass: (start, stop)."""
+    """Yield the ranges of pairs for the third pass: (start, stop)."""
     for start in range(0, count, CHUNK_PAIRS):
         yield start, min(count, start + CHUNK_PAIRS)
 
@@ -116,45 +116,45 @@ _Side = tuple[NDArray[Any], NDArray[np.int64]]
 
 @dataclass(frozen=True)
 class CleanFiles:
-    """What the first pass leaves in the workspace."""
+    """Files that the first pass writes to the workspace."""
 
     text: Path
     ends: Path
     """int64, two for each pair."""
 
     numbers: Path
-    """int64, the pair's number in its corpus."""
+    """int64, number of the pair in its corpus."""
 
     hashes: Path
-    """uint64, to find duplicates by."""
+    """uint64, to find duplicates."""
 
     copies: Path
-    """bool, whether both sides are the same."""
+    """bool, whether both sides are identical."""
 
     keep: Path
     """bool, whether the pair goes into the store; written after the duplicates are found."""
 
     @classmethod
     def of(cls, workspace: Path, split: str) -> CleanFiles:
-        """The files of a split."""
+        """Return the files of a split."""
         return cls(*(workspace / f"{split}.clean.{field.name}" for field in fields(cls)))
 
 
 @dataclass(frozen=True)
 class StoredTokenizer:
-    """A tokenizer that workers open for themselves: its files, and what it is known by."""
+    """A tokenizer for workers to open: its files and its hash."""
 
     folder: Path
     names: tuple[str, ...]
     sha256: str
     sides: tuple[Side, Side]
-    """On which side of a translation the first and the second language of a pair are."""
+    """Side of translation of the first and of the second language of a pair."""
 
 
 def tokenize_range(
     stored: StoredTokenizer, files: CleanFiles, dtype: str, span: tuple[int, int]
 ) -> tuple[NDArray[np.int64], list[_Side]]:
-    """The third pass over some pairs (in a worker): numbers; ids and lengths of both sides."""
+    """Run the third pass over some pairs (in a worker): numbers; ids and lengths of both sides."""
     tokenizer = _load_once(stored)
     kept = np.flatnonzero(mapped(files.keep, np.bool_)[slice(*span)])
     result: list[_Side] = []
@@ -170,7 +170,7 @@ def tokenize_range(
 
 @lru_cache(maxsize=1)
 def _load_once(stored: StoredTokenizer) -> Subwords:
-    """The tokenizer in a folder, which `sha256` tells from others of the same name."""
+    """Open a tokenizer; `sha256` distinguishes it from others in the same folder."""
     tokenizer = open_subwords(stored.folder, stored.names)
     assert tokenizer.sha256 == stored.sha256
     return tokenizer
@@ -179,7 +179,7 @@ def _load_once(stored: StoredTokenizer) -> Subwords:
 class CleanText:
     """The text that the first pass wrote, by pair.
 
-    Read rather than mapped: mapped pages would count as this process's memory.
+    It is read rather than memory-mapped: mapped pages would count as memory of this process.
     """
 
     def __init__(self, files: CleanFiles) -> None:
@@ -194,20 +194,20 @@ class CleanText:
         self._text.close()
 
     def sides(self, start: int, stop: int) -> tuple[list[str], list[str]]:
-        """The first and the second sides of pairs `start` to `stop`."""
-        before = 1 if start else 0  # where the pair before ends is where this one begins
+        """Return the first and the second sides of pairs `start` to `stop`."""
+        before = 1 if start else 0  # a pair begins where the one before ends
         self._ends.seek(8 * (2 * start - before))
         ends = np.frombuffer(self._ends.read(8 * (2 * (stop - start) + before)), np.int64)
-        places: list[int] = ends.tolist() if before else [0, *ends.tolist()]
-        self._text.seek(places[0])
-        data = self._text.read(places[-1] - places[0])
-        cuts = [place - places[0] for place in places]
-        sides = [data[a:b].decode() for a, b in pairwise(cuts)]
+        bounds: list[int] = ends.tolist() if before else [0, *ends.tolist()]
+        self._text.seek(bounds[0])
+        data = self._text.read(bounds[-1] - bounds[0])
+        offsets = [bound - bounds[0] for bound in bounds]
+        sides = [data[a:b].decode() for a, b in pairwise(offsets)]
         return sides[::2], sides[1::2]
 
 
 def mapped(path: Path, dtype: Any) -> NDArray[Any]:
-    """A file as an array, read where it is looked at."""
-    if not path.stat().st_size:  # which cannot be mapped
+    """Return a file as a memory-mapped array."""
+    if not path.stat().st_size:  # an empty file cannot be mapped
         return np.zeros(0, dtype)
     return np.memmap(path, dtype, mode="r").view(np.ndarray)

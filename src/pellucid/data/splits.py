@@ -1,4 +1,4 @@
-"""Train, valid and test without a sentence in common."""
+"""Splits into train, valid and test that have no sentence in common."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ _NOT_WORD = re.compile(r"\W+")
 
 
 def normalise(sentence: str) -> str:
-    """What makes two sentences "the same": NFKC, lower case, runs of other than word characters
-    made one space, stripped."""
+    """Return the form in which sentences are compared: NFKC, lower case, each run of other
+    than word characters replaced by a space, stripped."""
     return _NOT_WORD.sub(" ", unicodedata.normalize("NFKC", sentence).lower()).strip()
 
 
 def sentence_hash(sentence: str) -> str:
-    """16 hex digits that stand for a sentence in a list of sentences to leave out."""
+    """Return the hash of a sentence in lists of excluded sentences: 16 hex digits."""
     return hashlib.sha256(normalise(sentence).encode()).hexdigest()[:16]
 
 
 def split_by_sentence(
     pairs: Sequence[tuple[str, str]], shares: Mapping[str, float], largest: int = 100
 ) -> list[str]:
-    """The split of each pair, such that no sentence, on either side, stands in two splits.
+    """Return the split of each pair, so that no sentence, on either side, is in two splits.
 
-    Pairs that share a normalised sentence hang together, and so do those that they share others
-    with; each such group goes to one split as a whole, chosen by a hash of its sentences. So no
-    pair is lost, and the answer depends neither on the order of the pairs nor on the machine.
-    `shares` says what part of the groups goes to each split but "train", which gets the rest, and
-    also every group of more than `largest` pairs, which would unbalance the others.
+    Pairs that share a normalised sentence are connected; each connected group goes to one split as
+    a whole, chosen by a hash of its smallest sentence. So no pair is lost, and the result depends
+    neither on the order of the pairs nor on the machine. `shares` is the fraction of the groups for
+    each split other than "train". Train gets the rest, and every group of more than `largest`
+    pairs, which would unbalance the other splits.
     """
     group_of: dict[str, str] = {}
 
     def root(sentence: str) -> str:
         while (parent := group_of.setdefault(sentence, sentence)) != sentence:
-            group_of[sentence] = group_of[parent]  # shortens the way for the next time
+            group_of[sentence] = group_of[parent]  # path compression
             sentence = parent
         return sentence
 
@@ -56,9 +56,9 @@ def split_by_sentence(
 
 def _choose(group: str, shares: Mapping[str, float]) -> str:
     digest = hashlib.sha256(b"split\n" + group.encode()).digest()
-    place = int.from_bytes(digest[:8], "big") / 2**64
+    draw = int.from_bytes(digest[:8], "big") / 2**64
     for split, share in shares.items():
-        if place < share:
+        if draw < share:
             return split
-        place -= share
+        draw -= share
     return "train"

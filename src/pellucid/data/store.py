@@ -1,49 +1,49 @@
 """Prepared data on disk: token ids of all pairs, memory-mapped, each file checked by its hash.
 
-A store is a folder of flat arrays and a manifest, which is written last. Without a manifest that
-agrees with every file there is no store: a half-written or damaged one is never used.
+A store is a folder of flat arrays and a manifest, which is written last. A store whose manifest
+is missing or disagrees with a file, because it is half-written or damaged, is never used.
 
-    manifest.json                   what is here: settings, counts, cleaning report, size and
-                                    sha256 of every file, and of itself
+    manifest.json                   settings, counts, cleaning report, size and sha256 of every
+                                    file, and its own sha256
     tokenizer.model                 the tokenizer
-    train.first.tokens              ids of the first side of all pairs, one after another:
+    train.first.tokens              token ids of the first side of all pairs, concatenated:
                                     uint16, or uint32 for a vocabulary of more than 65,536
-    train.first.offsets             int64, where each pair begins in it, and the end
+    train.first.offsets             int64, where each pair begins in the ids, and their end
     train.second.tokens, .offsets   the other side
     train.numbers                   int64, each pair's number in its corpus
 
-Pairs stand once, in the order of their corpora; a direction is a way to read them. Text is not
-kept, because the ids give it back exactly.
+Each pair is stored once, in the order of the corpora, and serves both directions. The text is not
+stored, because it can be decoded exactly from the ids.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
-import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.errors import PellucidError
-from pellucid.storage.manifest import file_hash, manifest_hash, sync_folder
+from pellucid.storage.folder import MANIFEST, FolderFormat
 from pellucid.tokenizers.base import Subwords, open_subwords
 
 FORMAT = 1
-MANIFEST = "manifest.json"
 SIDES = ("first", "second")
 
 
 class DamagedStoreError(PellucidError):
-    """A store is missing, half-written or changed; it has to be prepared again."""
+    """A store is missing, half-written or damaged; the data has to be prepared again."""
+
+
+STORE = FolderFormat(FORMAT, DamagedStoreError, "prepare the data again")
+"""How a store is checked; the stored probabilities of teachers are checked like one."""
 
 
 @dataclass(frozen=True)
 class StoredCorpus:
-    """Where the pairs of one corpus stand in a split."""
+    """The range of one corpus's pairs in a split."""
 
     languages: tuple[str, str]
     weight: float
@@ -58,7 +58,7 @@ class Split:
     name: str
     corpora: tuple[StoredCorpus, ...]
     tokens: tuple[NDArray[Any], NDArray[Any]]
-    """Flat token ids of the first and of the second side."""
+    """Concatenated token ids of the first and of the second side."""
 
     offsets: tuple[NDArray[np.int64], NDArray[np.int64]]
     numbers: NDArray[np.int64]
@@ -67,61 +67,61 @@ class Split:
         return len(self.numbers)
 
     def ids(self, pair: int, side: int) -> NDArray[Any]:
-        """Token ids of one side (0 or 1) of a pair, without special ids."""
+        """Return the token ids of one side (0 or 1) of a pair, without special tokens."""
         start, stop = self.offsets[side][pair : pair + 2]
         return self.tokens[side][start:stop]
 
     def lengths(self, side: int) -> NDArray[np.int32]:
-        """Number of tokens of one side of every pair."""
+        """Return the number of tokens of one side of every pair."""
         return np.diff(self.offsets[side]).astype(np.int32)
 
 
 @dataclass(frozen=True)
 class PreparedData:
-    """A whole, checked store. Open one with `Prepared.open`, make one with `prepare`."""
+    """A verified store. Open one with `PreparedData.open`, create one with `prepare`."""
 
     folder: Path
     manifest: dict[str, Any]
     tokenizer: Subwords
     splits: dict[str, Split]
     fresh: bool = False
-    """Whether it was made by this call, rather than found."""
+    """Whether this call created it, rather than found it."""
 
     @classmethod
     def open(cls, folder: Path | str, *, verify: bool = True) -> PreparedData:
-        """The store in a folder.
+        """Open the store in a folder.
 
-        Every file is read once and its hash compared (about a second a gigabyte); `verify=False`
-        compares the sizes only, for processes that open what another one has just checked.
+        Every file is read once to compare its hash (about a second per gigabyte). `verify=False`
+        compares only the sizes, for processes that open what another one has just verified.
         """
         folder = Path(folder)
         manifest = read_manifest(folder)
         for name, expected in manifest["files"].items():
-            check_file(folder / name, expected, verify)
+            STORE.check_file(folder / name, expected, hashed=verify)
         tokenizer = open_subwords(folder, manifest["files"])
         splits = {name: _open_split(folder, name, about) for name, about in _splits(manifest)}
         return cls(folder, manifest, tokenizer, splits)
 
     @property
     def directions(self) -> tuple[str, ...]:
-        """Which ways to translate, as in the data's settings."""
+        """The directions to train, as in the data settings."""
         return tuple(self.manifest["directions"])
 
     @property
     def temperature(self) -> float | None:
-        """How the mix of corpora is flattened, as in the data's settings."""
+        """Temperature of the sampling of corpora, as in the data settings."""
         value: float | None = self.manifest["temperature"]
         return value
 
     @property
     def report(self) -> dict[str, Any]:
-        """By split: how many pairs were kept and dropped, and why."""
+        """For each split, how many pairs were kept and dropped, and why."""
         value: dict[str, Any] = self.manifest["report"]
         return value
 
     @property
     def fingerprint(self) -> str:
-        """Stands for everything in the store: two stores with the same one are equal."""
+        """Hash of the whole store: two stores with the same fingerprint are identical."""
         value: str = self.manifest["sha256"]
         return value
 
@@ -131,43 +131,16 @@ def _splits(manifest: dict[str, Any]) -> list[tuple[str, dict[str, Any]]]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """What a store says of itself, if that is whole."""
-    path = folder / MANIFEST
-    again = "prepare the data again"
-    try:
-        manifest = json.loads(path.read_bytes())
-    except FileNotFoundError:
-        raise DamagedStoreError(f"{folder} holds no prepared data: {again}") from None
-    except (OSError, ValueError) as error:
-        raise DamagedStoreError(f"{path} cannot be read ({error}): {again}") from None
-    if not isinstance(manifest, dict) or manifest_hash(manifest) != manifest.get("sha256"):
-        raise DamagedStoreError(f"{path} is damaged (its hash differs): {again}")
-    if manifest["format"] != FORMAT:
-        raise DamagedStoreError(
-            f"{path} has format {manifest['format']}, and this version reads {FORMAT}: {again}"
-        )
-    return manifest
-
-
-def check_file(path: Path, expected: dict[str, Any], verify: bool) -> None:
-    """Raise `DamagedStoreError` unless a file is as its store says."""
-    again = "prepare the data again"
-    try:
-        size = path.stat().st_size
-        if size != expected["bytes"]:
-            raise DamagedStoreError(
-                f"{path} is damaged (it has {size} bytes instead of {expected['bytes']}): {again}"
-            )
-        if verify and file_hash(path) != expected["sha256"]:
-            raise DamagedStoreError(f"{path} is damaged (its hash differs): {again}")
-    except OSError as error:
-        raise DamagedStoreError(f"{path} cannot be read ({error.strerror}): {again}") from None
+    """Return the manifest of a store, its own hash compared."""
+    if not (folder / MANIFEST).exists():
+        raise DamagedStoreError(f"{folder} holds no prepared data: prepare the data again")
+    return STORE.read_manifest(folder)
 
 
 def _open_split(folder: Path, name: str, about: dict[str, Any]) -> Split:
     def array(suffix: str, dtype: Any) -> NDArray[Any]:
         path = folder / f"{name}.{suffix}"
-        if path.stat().st_size == 0:  # which cannot be mapped
+        if path.stat().st_size == 0:  # an empty file cannot be mapped
             return np.zeros(0, dtype)
         return np.memmap(path, dtype, mode="r").view(np.ndarray)  # plain arrays index faster
 
@@ -184,48 +157,3 @@ def _open_split(folder: Path, name: str, about: dict[str, Any]) -> Split:
         (array("first.offsets", "<i8"), array("second.offsets", "<i8")),
         array("numbers", "<i8"),
     )
-
-
-class StoreFile:
-    """A file of a store while it is written: hashed on the way, on the disk when closed."""
-
-    def __init__(self, path: Path) -> None:
-        self.name = path.name
-        self.bytes = 0
-        self._file: BinaryIO = path.open("wb")
-        self._hash = hashlib.sha256()
-
-    def write(self, data: bytes | NDArray[Any]) -> None:
-        """Append some bytes, or an array's."""
-        if not isinstance(data, bytes):
-            data = data.tobytes()
-        self._file.write(data)
-        self._hash.update(data)
-        self.bytes += len(data)
-
-    def close(self) -> dict[str, Any]:
-        """Make sure that it is on the disk; what the manifest says of it."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        return {"bytes": self.bytes, "sha256": self._hash.hexdigest()}
-
-
-def publish(workspace: Path, folder: Path, manifest: dict[str, Any]) -> None:
-    """Move the finished files of a store to their place, the manifest last.
-
-    Whatever happens on the way, there is either a whole store in `folder` or none.
-    """
-    (folder / MANIFEST).unlink(missing_ok=True)
-    sync_folder(folder)
-    for name in manifest["files"]:
-        os.replace(workspace / name, folder / name)
-    sync_folder(folder)
-    manifest = {**manifest, "sha256": manifest_hash(manifest)}
-    draft = workspace / MANIFEST
-    with draft.open("w", encoding="utf-8") as file:
-        json.dump(manifest, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, folder / MANIFEST)
-    sync_folder(folder)

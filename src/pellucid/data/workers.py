@@ -1,8 +1,8 @@
-"""Work spread over processes, with the results in the order of the work.
+"""A process pool that returns results in the order of the work.
 
 Processes are spawned, not forked: forking a process that runs threads (PyTorch does) can hang.
-Unlike plain `multiprocessing`, this works from a script without an `if __name__ == "__main__"`
-and from standard input, and the workers end when their parent does, even if it was killed.
+Unlike plain `multiprocessing`, it works from a script without `if __name__ == "__main__"` and from
+standard input, and the workers end when their parent does, even if it is killed.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from pellucid.errors import PellucidError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_WORTH_IT = 8  # pieces of work, to start processes for
-_AHEAD = 3  # pieces of work under way or waiting, for each worker
+_MIN_ITEMS = 8  # fewer items are not worth starting processes for
+_AHEAD = 3  # items running or queued for each worker
 
 
 def available_cores() -> int:
-    """Cores this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
 class Workers:
-    """Some processes, started at the first need; a context manager that ends them.
+    """Worker processes, started when first needed; a context manager that ends them.
 
-    With `count` 1, or little work, it is done in this process.
+    With `count` 1, or few items, the work is done in this process.
     """
 
     def __init__(self, count: int | None = None) -> None:
@@ -55,11 +55,11 @@ class Workers:
             self._pool.shutdown(wait=kind is None, cancel_futures=True)
 
     def map(self, function: Callable[[Item], Result], items: Iterable[Item]) -> Iterator[Result]:
-        """`function(item)` for each item, in order; few items at a time are held in memory."""
+        """Yield `function(item)` for each item, in order; few items are in memory at a time."""
         remaining = iter(items)
-        first = list(itertools.islice(remaining, _WORTH_IT))
+        first = list(itertools.islice(remaining, _MIN_ITEMS))
         remaining = itertools.chain(first, remaining)
-        if self.count == 1 or (self._pool is None and len(first) < _WORTH_IT):
+        if self.count == 1 or (self._pool is None and len(first) < _MIN_ITEMS):
             yield from map(function, remaining)
             return
         waiting: deque[Future[Result]] = deque()
@@ -82,14 +82,14 @@ class Workers:
     def _submit(self, function: Callable[[Item], Result], item: Item) -> Future[Result]:
         if self._pool is None:
             context = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self.count, context, initializer=_begin)
-        with _nameless_main():  # a submission may start a process
+            self._pool = ProcessPoolExecutor(self.count, context, initializer=_initialize)
+        with _without_main():  # a submission may start a process
             return self._pool.submit(function, item)
 
 
 @contextlib.contextmanager
-def _nameless_main() -> Iterator[None]:
-    """Keep a spawned process from running the user's script again: it needs nothing from it."""
+def _without_main() -> Iterator[None]:
+    """Keep spawned processes from importing the user's script: they need nothing from it."""
     main = sys.modules.get("__main__")
     sys.modules["__main__"] = types.ModuleType("__main__")
     try:
@@ -99,14 +99,14 @@ def _nameless_main() -> Iterator[None]:
             sys.modules["__main__"] = main
 
 
-def _begin() -> None:
-    """In a new worker: leave Ctrl-C to the parent, and end with it."""
+def _initialize() -> None:
+    """Initialize a worker: leave Ctrl-C to the parent, and end with it."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
 
-    def follow() -> None:
+    def end_with_parent() -> None:
         if parent is not None:
             parent.join()
         os._exit(1)
 
-    threading.Thread(target=follow, daemon=True).start()
+    threading.Thread(target=end_with_parent, daemon=True).start()

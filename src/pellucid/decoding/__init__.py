@@ -1,8 +1,8 @@
-"""From scores to sentences: options, searches as streams of steps, and engines.
+"""Decoding: options, searches as streams of steps, and engines.
 
-Read in this order: options, steps, engine, task, predictor, beams, greedy, sampling, beam,
-torch_linear, torch_cache, torch_step, torch_predictor, forced, torch_engine. Only the last six need
-PyTorch; import them by name.
+Read in this order: options, steps, engine; in search/: task, predictor, hypotheses, greedy,
+sampling, beam; in torch/: linear, step_cache, step_decoder, predictor, engine; then forced and
+alignment. Only torch/, forced and alignment need PyTorch; import them by name.
 """
 
 from pellucid.decoding.engine import Engine, SpecialIds

@@ -1,37 +1,60 @@
-"""What a translation engine can do, whatever it is made of."""
+"""The interface of a translation engine: token ids in, token ids out."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from pellucid.decoding.options import DecodingOptions
 from pellucid.decoding.steps import Result
 from pellucid.tokenizers.base import Subwords
 
+if TYPE_CHECKING:
+    from pellucid.model import Transformer
+
 
 class SpecialIds(NamedTuple):
-    """The token ids with a meaning of their own."""
+    """Ids of the special tokens."""
 
     pad: int
-    """Fills up shorter sentences."""
+    """Padding: fills up the shorter sentences of a batch."""
     start: int
-    """What the decoder reads first (Marian's models take the pad id)."""
+    """First token that the decoder reads (Marian's models take the pad id)."""
     end: int
-    """What the decoder writes last."""
+    """Last token that the decoder writes."""
 
 
 def special_ids(tokenizer: Subwords) -> SpecialIds:
-    """The special ids of a tokenizer."""
+    """Return the special ids of a tokenizer."""
     return SpecialIds(tokenizer.pad_id, tokenizer.bos_id, tokenizer.eos_id)
 
 
 class Engine(Protocol):
-    """Token ids to token ids."""
+    """Runs a model: token ids to token ids."""
+
+    @property
+    def name(self) -> str:
+        """What computes a plain translation: "ct2" or "torch"."""
+        ...
+
+    @property
+    def device(self) -> str:
+        """Where it computes: "cpu" or "cuda"."""
+        ...
+
+    @property
+    def threads(self) -> int:
+        """How many batches it decodes at the same time."""
+        ...
 
     @property
     def special(self) -> SpecialIds:
-        """The ids with a meaning of their own."""
+        """Ids of the special tokens."""
+        ...
+
+    @property
+    def model(self) -> Transformer | None:
+        """The model in PyTorch, for looking inside; None if this engine cannot give it."""
         ...
 
     def translate_ids(
@@ -40,11 +63,11 @@ class Engine(Protocol):
         options: DecodingOptions,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[Result]:
-        """One result for each source, in order.
+        """Return one result for each source, in order.
 
-        sources: token ids as the encoder reads them, an end symbol included where the model was
-        trained with one. prefixes: tokens that each output must begin with; they may differ in
-        length, and an empty one forces nothing.
+        sources: token ids as the encoder reads them, the end token included if the model was
+        trained with one. prefixes: tokens that each output must begin with (prefix-constrained
+        decoding); they may differ in length, and an empty one forces nothing.
         """
         ...
 
@@ -54,5 +77,5 @@ class Engine(Protocol):
         prefixes: Sequence[Sequence[int]],
         count: int,
     ) -> list[list[tuple[int, float]]]:
-        """The `count` most probable tokens after each prefix, with their log-probabilities."""
+        """Return the `count` most probable tokens after each prefix and their log-probabilities."""
         ...

@@ -1,4 +1,4 @@
-"""Which engine runs a bundle: CTranslate2 where it can, PyTorch where it must."""
+"""Choice of the engine for a bundle: CTranslate2 where it can, PyTorch where it must."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from pellucid.errors import InputError, MissingExtraError
 
 if TYPE_CHECKING:
     from pellucid.decoding.torch.engine import TorchEngine
+    from pellucid.model import Transformer
 
 EngineName = Literal["auto", "ct2", "torch"]
 
 
 def open_engine(bundle: Bundle, name: EngineName = "auto", threads: int | None = None) -> Engine:
-    """The engine for a bundle.
+    """Open the engine for a bundle.
 
-    auto: ct2 if the bundle has it, and torch for what that cannot do. threads: batches that ct2
-    runs at the same time (all cores, unless given).
+    auto: ct2 if the bundle has it, with torch for the options that ct2 lacks. threads: batches
+    that ct2 decodes at the same time (default: one for each core).
     """
     if name == "torch":
         return open_torch(bundle)
@@ -37,12 +38,12 @@ def open_engine(bundle: Bundle, name: EngineName = "auto", threads: int | None =
         return open_torch(bundle)
     from pellucid.decoding.ct2.specification import obstacle
 
-    why = obstacle(bundle.config) or f"{bundle.folder} has no folder ct2"
-    raise InputError(f"the ct2 engine cannot run this model ({why}): use the torch engine")
+    reason = obstacle(bundle.config) or f"{bundle.folder} has no folder ct2"
+    raise InputError(f"the ct2 engine cannot run this model ({reason}): use the torch engine")
 
 
 def open_ct2(bundle: Bundle, threads: int | None = None) -> Ct2Engine:
-    """CTranslate2 with the bundle's folder ct2."""
+    """Open CTranslate2 with the bundle's folder ct2."""
     pieces, source_pieces = vocabularies(bundle.tokenizer)
     return Ct2Engine(
         bundle.ct2(),
@@ -50,13 +51,13 @@ def open_ct2(bundle: Bundle, threads: int | None = None) -> Ct2Engine:
         special_ids(bundle.tokenizer),
         pieces,
         source_pieces=source_pieces,
-        alignment=bundle.settings.attention_place,
+        alignment=bundle.settings.alignment_head,
         threads=threads,
     )
 
 
 def open_torch(bundle: Bundle) -> TorchEngine:
-    """PyTorch with the bundle's weights."""
+    """Open PyTorch with the bundle's weights."""
     try:
         import torch  # noqa: F401
     except ImportError:
@@ -67,7 +68,7 @@ def open_torch(bundle: Bundle) -> TorchEngine:
 
 
 class AutoEngine:
-    """ct2, and torch for what ct2 cannot do; torch is loaded when it is first needed."""
+    """ct2, with torch for the options that ct2 lacks; torch is loaded when first needed."""
 
     def __init__(self, bundle: Bundle, ct2: Ct2Engine) -> None:
         self._bundle, self._ct2 = bundle, ct2
@@ -75,13 +76,32 @@ class AutoEngine:
         self._lock = threading.Lock()
 
     @property
+    def name(self) -> str:
+        """The engine that computes a plain translation; see `Engine`."""
+        return self._ct2.name
+
+    @property
+    def device(self) -> str:
+        """Where it computes."""
+        return self._ct2.device
+
+    @property
+    def threads(self) -> int:
+        """How many batches ct2 decodes at the same time."""
+        return self._ct2.threads
+
+    @property
     def special(self) -> SpecialIds:
-        """The ids with a meaning of their own."""
+        """Ids of the special tokens."""
         return self._ct2.special
 
     @property
-    def torch(self) -> TorchEngine:
-        """The torch engine of the same bundle."""
+    def model(self) -> Transformer:
+        """The model in PyTorch, loaded when first asked for."""
+        return self._reference().model
+
+    def _reference(self) -> TorchEngine:
+        """Return the torch engine of the same bundle, opened once."""
         with self._lock:
             if self._torch is None:
                 self._torch = open_torch(self._bundle)
@@ -93,10 +113,10 @@ class AutoEngine:
         options: DecodingOptions,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[Result]:
-        """One result for each source, in order; see `Engine`."""
+        """Return one result for each source, in order; see `Engine`."""
         if self._ct2.obstacle(options, sources) is None:
             return self._ct2.translate_ids(sources, options, prefixes)
-        return self.torch.translate_ids(sources, options, prefixes)
+        return self._reference().translate_ids(sources, options, prefixes)
 
     def next_tokens(
         self,
@@ -104,5 +124,5 @@ class AutoEngine:
         prefixes: Sequence[Sequence[int]],
         count: int,
     ) -> list[list[tuple[int, float]]]:
-        """The `count` most probable tokens after each prefix, with their log-probabilities."""
+        """Return the `count` most probable tokens after each prefix and their log-probabilities."""
         return self._ct2.next_tokens(sources, prefixes, count)

@@ -1,4 +1,4 @@
-"""Reading a given output (teacher forcing): what the model thinks of it, token by token."""
+"""Teacher forcing: the model's log-probabilities and attention for given outputs."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from pellucid.decoding.torch.predictor import cross_attention, padded
 from pellucid.model import TensorTrace, Transformer
 
 TRACE_BYTES = 2**31
+"""Most memory for the recorded attention."""
+
 _CROSS = "decoder.*.cross.weights"
 
 
 class Forced(NamedTuple):
-    """The model's view of one given output of T tokens."""
+    """Log-probabilities and attention of one given output of T tokens."""
 
     log_probabilities: np.ndarray
-    """(T + 1,) of each token, and last of the end symbol after them."""
+    """(T + 1,) of each token and of the end token after them."""
     attention: np.ndarray | None
-    """(T + 1, S) cross-attention of the same positions, where asked for."""
+    """(T + 1, S) cross-attention of the same positions, if asked for."""
 
 
 def force_decode(
@@ -36,18 +38,18 @@ def force_decode(
     layer: int | None = -1,
     head: int | None = None,
 ) -> list[Forced]:
-    """Log-probabilities (and cross-attention) of given outputs, all positions at once.
+    """Return log-probabilities (and cross-attention) of given outputs, all positions at once.
 
-    targets: tokens without the start and the end symbol. No source may be empty.
+    targets: tokens without the start and end tokens. No source may be empty.
     """
     if not sources:
         return []
     with torch.inference_mode():
         trace = TensorTrace(only=[_CROSS], max_bytes=TRACE_BYTES) if attention else None
         logits = _logits(model, special, sources, targets, trace)
-        written = padded([[*t, special.end] for t in targets], special.pad, logits.device)
-        logs = logits.float().log_softmax(dim=-1).gather(-1, written[:, :, None]).squeeze(-1)
-        numbers = logs.double().cpu().numpy()
+        labels = padded([[*t, special.end] for t in targets], special.pad, logits.device)
+        logs = logits.float().log_softmax(dim=-1).gather(-1, labels[:, :, None]).squeeze(-1)
+        per_token = logs.double().cpu().numpy()
         weights = None
         if trace is not None:
             weights = cross_attention(trace, layer, head).float().cpu().numpy()
@@ -55,7 +57,7 @@ def force_decode(
     for row, (source, target) in enumerate(zip(sources, targets, strict=True)):
         T = len(target) + 1
         seen = None if weights is None else weights[row, :T, : len(source)].copy()
-        found.append(Forced(numbers[row, :T].copy(), seen))
+        found.append(Forced(per_token[row, :T].copy(), seen))
     return found
 
 
@@ -65,7 +67,7 @@ def read_attention(
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
 ) -> list[np.ndarray]:
-    """The cross-attention of every layer and head, `(L, H, T + 1, S)` for each given output."""
+    """Return the cross-attention of every layer and head, `(L, H, T + 1, S)` for each output."""
     with torch.inference_mode():
         trace = TensorTrace(only=[_CROSS], max_bytes=TRACE_BYTES)
         _logits(model, special, sources, targets, trace)
@@ -84,10 +86,10 @@ def _logits(
     targets: Sequence[Sequence[int]],
     trace: TensorTrace | None,
 ) -> Tensor:
-    """What the model answers at each position, `(B, T + 1, V)`."""
+    """Return the logits at each position, `(B, T + 1, V)`."""
     device = model.output.weight.device
-    read = padded([[special.start, *t] for t in targets], special.pad, device)
+    inputs = padded([[special.start, *t] for t in targets], special.pad, device)
     cache = model.start(model.encode(padded(sources, special.pad, device)))
-    # Padding stands at the end, where the causal mask hides it from everything that counts.
-    logits, _ = model.decode(read, cache, trace=trace)
+    # Padding is at the end, where the causal mask hides it from all positions that count.
+    logits, _ = model.decode(inputs, cache, trace=trace)
     return logits

@@ -1,4 +1,4 @@
-"""What a search tells about itself: a Step each round, a Result at the end.
+"""What a search reports: a Step each round, a Result at the end.
 
 Plain Python and numpy, so that every engine can use them. Scores are natural logarithms.
 """
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 Found = TypeVar("Found")
 
 NEAR_TIE = 1e-4
-"""Two alternatives closer than this (in log-probability) could swap by rounding alone.
+"""Two alternatives closer than this (in log-probability) may swap by rounding alone.
 
 Measured: the sum over 41 tokens of a base-sized model differs by up to 1.4e-5 between one sentence
 alone and the same in a batch (fp32), so a difference of two sums by up to 3e-5."""
 
-Ended = Literal["eos", "length", "blocked", "empty"]
+EndReason = Literal["eos", "length", "blocked", "empty"]
+"""Why an output ends. eos: with the end token. length: cut at the maximum length. blocked: no
+allowed token could follow. empty: the source was empty, and so is the output."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,42 +32,41 @@ class Hypothesis:
     """One output for one source."""
 
     tokens: tuple[int, ...]
-    """Token ids, a forced prefix included, the start and the end symbol left out."""
+    """Token ids with a forced prefix, without the start and end tokens."""
 
     length: int
-    """Number of tokens, the end symbol counted if it came."""
+    """Number of tokens, the end token counted if there is one."""
 
     log_probability: float
-    """The sum over all tokens: the log-probability of the output given the source."""
+    """Log-probability of the output given the source: the sum over all tokens."""
 
     score: float
-    """The log-probability sum over the length penalty, by which hypotheses are ranked."""
+    """Log-probability divided by the length penalty; hypotheses are ranked by it."""
 
-    ended: Ended
-    """eos: the end symbol came. length: cut at the longest allowed. blocked: nothing that is
-    allowed could follow. empty: the source was empty, and so is the output."""
+    ended: EndReason
+    """Why it ends."""
 
     token_log_probabilities: tuple[float, ...] | None = None
-    """The model's log-probability of each token, and last that of the end symbol if it came. The
-    ct2 engine gives them only where asked for."""
+    """The model's log-probability of each token and of the end token. The ct2 engine gives them
+    only if asked (DecodingOptions.token_log_probabilities)."""
 
     attention: np.ndarray | None = None
-    """Where asked for: which source tokens each output token looked at, `(length, S)`."""
+    """If asked for: the cross-attention of each output token, `(length, S)`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What came out for one source."""
+    """The outputs for one source."""
 
     hypotheses: tuple[Hypothesis, ...]
     """Best first, at least one, at most n_best; all different unless they were sampled."""
 
     near_tie: bool | None = False
-    """Some choice on the way was closer than NEAR_TIE, so that rounding (another batch, another
-    machine) may give another output of practically the same score. None: the engine cannot tell."""
+    """Whether some choice of the search was closer than NEAR_TIE, so that rounding (another batch,
+    another machine) may give another output of practically the same score. None: not known."""
 
     prefix_length: int = 0
-    """How many of the first tokens were given by the caller."""
+    """Number of tokens that were forced as a prefix."""
 
     @property
     def best(self) -> Hypothesis:
@@ -74,21 +75,21 @@ class Result:
 
 
 class Fate(IntEnum):
-    """What became of a candidate."""
+    """What the search did with a candidate."""
 
     NONE = -1
-    """No candidate: there were not that many."""
+    """No candidate: the row has fewer."""
     PRUNED = 0
     KEPT = 1
-    ENDED = 2
+    FINISHED = 2
 
 
-NONE, PRUNED, KEPT, ENDED = map(int, Fate)
-"""The same as plain numbers, which numpy compares several times faster."""
+NONE, PRUNED, KEPT, FINISHED = map(int, Fate)
+"""The same as plain integers, which numpy compares several times faster."""
 
 
 class Candidate(NamedTuple):
-    """A way to go on: hypothesis `parent` of the round before, and one token more."""
+    """A continuation: hypothesis `parent` of the round before and one more token."""
 
     parent: int
     token: int
@@ -100,14 +101,14 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One round of a search over the sentences that are still open.
+    """One round of a search over the sentences that are not done.
 
     Arrays have a row for each of `sentences` and a column for each candidate, best first. The
     i-th KEPT candidate of a row is hypothesis (`parent`) i of the next round.
     """
 
     length: int
-    """The length that the hypotheses have after this round."""
+    """Length of the hypotheses after this round."""
     sentences: np.ndarray
     parents: np.ndarray
     tokens: np.ndarray
@@ -115,23 +116,23 @@ class Step:
     sums: np.ndarray
     scores: np.ndarray
     fates: np.ndarray
-    ended: tuple[tuple[int, Hypothesis], ...]
-    """Hypotheses that ended in this round, each with the number of its sentence."""
+    finished: tuple[tuple[int, Hypothesis], ...]
+    """Hypotheses that finished in this round, each with the number of its sentence."""
     done: tuple[int, ...]
-    """Sentences whose search is over with this round."""
+    """Sentences whose search ends with this round."""
 
     @property
     def open_rows(self) -> np.ndarray:
-        """The rows of the sentences that go on after this round."""
+        """Rows of the sentences that go on after this round."""
         import numpy as np
 
         if not self.done:
             return np.arange(len(self.sentences))
-        over = set(self.done)
-        return np.array([i for i, s in enumerate(self.sentences.tolist()) if s not in over], int)
+        done = set(self.done)
+        return np.array([i for i, s in enumerate(self.sentences.tolist()) if s not in done], int)
 
     def candidates(self, sentence: int) -> list[Candidate]:
-        """The candidates of one sentence, best first; none if it is not open in this round."""
+        """Return the candidates of one sentence, best first; none if it was done before."""
         import numpy as np
 
         found = []
@@ -151,8 +152,8 @@ class Step:
         return found
 
 
-def drained(search: Generator[Step, None, Found]) -> tuple[list[Step], Found]:
-    """All steps of a search, and what it found in the end."""
+def run_to_end(search: Generator[Step, None, Found]) -> tuple[list[Step], Found]:
+    """Run a search to its end; return all its steps and what it returns."""
     steps = []
     while True:
         try:

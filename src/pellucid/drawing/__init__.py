@@ -1,5 +1,5 @@
-"""Pages and pictures that need nothing else: HTML and SVG made by hand, for reports.
+"""Self-contained pages and charts for reports, as HTML and SVG.
 
-`page` is the page around a report, `svg` has curves and attention maps, `bars` has bars, histograms
-and clouds of points. No script, nothing fetched; every text from outside is escaped.
+`report_page` is the page around a report, `svg` draws curves and attention maps, `bars` draws bar
+charts, histograms and scatter plots. No scripts, nothing fetched; all outside text is escaped.
 """

@@ -1,4 +1,4 @@
-"""Pictures of counts: bars side by side, distributions, clouds of points."""
+"""Bar charts, histograms and scatter plots."""
 
 from __future__ import annotations
 
@@ -22,55 +22,55 @@ from pellucid.drawing.svg import (
 )
 
 COLOURS = 5
-"""How many the page has."""
+"""Number of colours of the page."""
 
-MOST_DOTS = 3000
-"""Of a cloud; of more, some are drawn, evenly."""
+MAX_DOTS = 3000
+"""Maximum number of dots of a scatter plot; of more, an even sample is drawn."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """Numbers of one colour."""
+    """Values of one colour."""
 
     name: str
     values: Sequence[float]
     colour: int = 1
 
 
-def colour_of(place: int) -> int:
-    """The colour of the n-th of some series, from 0; after the last, the first again."""
-    return place % COLOURS + 1
+def colour_of(number: int) -> int:
+    """Return the colour of a series by its number, from 0; colours repeat after the last."""
+    return number % COLOURS + 1
 
 
 def bar_chart(title: str, labels: Sequence[str], series: Sequence[Series], x_label: str) -> str:
-    """For each label a bar of each series; the bars stand on 0."""
+    """Draw for each label a bar of each series, from 0."""
     if not labels or not series:
         return ""
     values = [value for one in series for value in one.values if math.isfinite(value)]
     frame = Frame([(0.0, value) for value in (*values, 0.0)], False, False)
-    room = (WIDTH - LEFT - RIGHT) / len(labels)
-    width = min(0.8 * room / len(series), 34.0)
-    parts = frame.levels()
-    for place, label in enumerate(labels):
-        middle = LEFT + room * (place + 0.5)
+    slot = (WIDTH - LEFT - RIGHT) / len(labels)
+    width = min(0.8 * slot / len(series), 34.0)
+    parts = frame.y_ticks()
+    for index, label in enumerate(labels):
+        middle = LEFT + slot * (index + 0.5)
         parts.append(
             f'<text class="tick" x="{middle:.1f}" y="{HEIGHT - BOTTOM + 17}" '
             f'text-anchor="middle">{escaped(label)}</text>'
         )
         for number, one in enumerate(series):
-            value = one.values[place]
+            value = one.values[index]
             if not math.isfinite(value):
                 continue
-            top, ground = sorted((frame.y(value), frame.y(0)))
+            top, bottom = sorted((frame.y(value), frame.y(0)))
             x = middle + width * (number - len(series) / 2)
             parts.append(
                 f'<rect class="bar" style="--c:var(--c{one.colour})" x="{x:.1f}" y="{top:.1f}" '
-                f'width="{max(width - 1.5, 1):.1f}" height="{ground - top:.1f}">'
+                f'width="{max(width - 1.5, 1):.1f}" height="{bottom - top:.1f}">'
                 f"<title>{escaped(one.name)}, {escaped(label)}: {short_number(value)}</title>"
                 "</rect>"
             )
     names = legend((one.name, one.colour) for one in series) if len(series) > 1 else []
-    return chart(title, [*parts, *frame.ground(x_label), *names])
+    return chart(title, [*parts, *frame.baseline(x_label), *names])
 
 
 def histogram(
@@ -83,7 +83,7 @@ def histogram(
     bins: int = 20,
     line_at: float | None = None,
 ) -> str:
-    """How many values lie where, as an area for each series; `line_at` draws a line upright."""
+    """Draw a histogram as an area for each series; `line_at` adds a vertical line."""
     usable = [
         Series(one.name, [v for v in one.values if math.isfinite(v)], one.colour) for one in series
     ]
@@ -111,8 +111,10 @@ def histogram(
     return chart(title, [*parts, *names])
 
 
-def cloud(title: str, points: Sequence[Point], x_label: str, *, odd: Sequence[int] = ()) -> str:
-    """Points over two axes with the line on which both are equal; the odd ones in a colour."""
+def scatter_plot(
+    title: str, points: Sequence[Point], x_label: str, *, highlighted: Sequence[int] = ()
+) -> str:
+    """Draw points over two axes with the diagonal; highlighted ones in another colour."""
     if not points:
         return ""
     frame = Frame([(0.0, 0.0), *points], False, True)
@@ -122,25 +124,26 @@ def cloud(title: str, points: Sequence[Point], x_label: str, *, odd: Sequence[in
         f'<path class="mark" d="M{frame.x(0):.1f} {frame.y(0):.1f}'
         f'L{frame.x(end):.1f} {frame.y(end):.1f}"/>'
     )
-    marked = set(odd)
-    step = max(1, math.ceil(len(points) / MOST_DOTS))
-    for place, (x, y) in enumerate(points):
-        if place in marked or place % step == 0:
-            colour = 2 if place in marked else 1
+    marked = set(highlighted)
+    step = max(1, math.ceil(len(points) / MAX_DOTS))
+    for index, (x, y) in enumerate(points):
+        if index in marked or index % step == 0:
+            colour = 2 if index in marked else 1
             parts.append(
                 f'<circle class="spot" style="--c:var(--c{colour})" cx="{frame.x(x):.1f}" '
-                f'cy="{frame.y(y):.1f}" r="{3 if place in marked else 2}"><title>{place + 1}: '
+                f'cy="{frame.y(y):.1f}" r="{3 if index in marked else 2}"><title>{index + 1}: '
                 f"{short_number(x)}, {short_number(y)}</title></circle>"
             )
     return chart(title, parts)
 
 
 def _steps(values: Sequence[float], low: float, width: float, bins: int) -> list[Point]:
-    """The outline of the bars: two points for each bin, from the ground to the ground."""
+    """Return the outline of a histogram: two points for each bin, starting and ending at 0."""
     counts = [0] * bins
     for value in values:
         counts[min(bins - 1, max(0, int((value - low) / width)))] += 1
     points = [(low, 0.0)]
-    for place, count in enumerate(counts):
-        points += [(low + place * width, float(count)), (low + (place + 1) * width, float(count))]
+    for number, count in enumerate(counts):
+        start = low + number * width
+        points += [(start, float(count)), (low + (number + 1) * width, float(count))]
     return [*points, (low + bins * width, 0.0)]

@@ -1,7 +1,7 @@
-"""Pictures made by hand: curves and attention maps as SVG, for a page that brings its own colours.
+"""Curves and attention maps as SVG, for a page that brings its own colours.
 
-The colours are CSS variables and `currentColor`, so one picture serves light, dark and print.
-Every text in them is escaped.
+The colours are CSS variables and `currentColor`, so one chart serves light, dark and print. All
+text is escaped.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 WIDTH, HEIGHT = 520, 280
 LEFT, RIGHT, TOP, BOTTOM = 58, 16, 30, 42
-MOST_POINTS = 240  # of a curve; more are averaged, with a band from the lowest to the highest
-LARGEST = 1e100  # what is beyond is drawn as little as what is no number
+MAX_POINTS = 240  # of a curve; more are averaged, with a band from the lowest to the highest
+LARGEST = 1e100  # larger values are left out, like NaN and infinity
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 Point = tuple[float, float]
@@ -29,16 +29,16 @@ class Curve:
     points: Sequence[Point]
     colour: int = 1
     dots: bool = False
-    """Mark each point, where there are few."""
+    """Mark each point, if there are few."""
 
 
 def escaped(text: object) -> str:
-    """Text for HTML or SVG: markup is shown, not obeyed."""
+    """Escape text for HTML or SVG; control characters become U+FFFD."""
     return html.escape(_CONTROL.sub("\ufffd", str(text)))
 
 
 def short_number(value: float) -> str:
-    """A number for an axis: 20k, 1.5M, 0.002, 1e-05."""
+    """Format a number for an axis: 20k, 1.5M, 0.002, 1e-05."""
     size = abs(value)
     if size >= 1e6:
         return f"{value / 1e6:.4g}M"
@@ -47,21 +47,21 @@ def short_number(value: float) -> str:
     return f"{value:.4g}"
 
 
-def ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """Round numbers from low to high, at most so many."""
+def ticks(low: float, high: float, count: int = 6) -> list[float]:
+    """Return round numbers from low to high, at most `count`."""
     if not high > low:
         return [low]
     for exponent in range(math.floor(math.log10(high - low)) - 2, 400):
         for digit in (1, 2, 5):
             step = digit * 10.0**exponent
             first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
-            if last - first < most:
+            if last - first < count:
                 return [number * step for number in range(first, last + 1)]
     return [low]
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten, with 2 and 5 between them where there are few."""
+    """Return powers of ten, with multiples between them if there are few."""
     exponents = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     for digits in ((1,), (1, 3), (1, 2, 5), (1, 1.5, 2, 3, 5, 7)):
         found = [d * 10.0**e for e in exponents for d in digits if low <= d * 10.0**e <= high]
@@ -78,7 +78,7 @@ def line_chart(
     log: bool = False,
     from_zero: bool = False,
 ) -> str:
-    """Curves over one axis. Points that are no numbers (or not positive, if `log`) are left out."""
+    """Draw curves. Points that are NaN or infinite (or not positive, if `log`) are left out."""
     usable = [(curve, _usable(curve.points, log)) for curve in curves]
     usable = [(curve, points) for curve, points in usable if points]
     if not usable:
@@ -91,14 +91,14 @@ def line_chart(
 
 
 def chart(title: str, parts: Iterable[str]) -> str:
-    """The picture around axes, curves and bars."""
+    """Return the SVG around axes, curves and bars."""
     opening = f'viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escaped(title)}"'
     heading = f'<text class="title" x="{LEFT}" y="16">{escaped(title)}</text>'
     return "".join([f'<svg class="chart" {opening}>{heading}', *parts, "</svg>"])
 
 
 class Frame:
-    """Where a value stands in the picture."""
+    """Maps values to positions in the chart, and draws the axes."""
 
     def __init__(self, points: Sequence[Point], log: bool, from_zero: bool) -> None:
         xs, ys = [x for x, _ in points], [y for _, y in points]
@@ -116,23 +116,23 @@ class Frame:
             self.y_low, self.y_high = max(floor, self.y_low - margin), self.y_high + margin
 
     def x(self, value: float) -> float:
-        """Across."""
+        """Return the horizontal position of a value."""
         share = (value - self.x_low) / (self.x_high - self.x_low)
         return LEFT + share * (WIDTH - LEFT - RIGHT)
 
     def y(self, value: float) -> float:
-        """Down."""
+        """Return the vertical position of a value."""
         low, high = self.y_low, self.y_high
         if self.log:
             low, high, value = math.log(low), math.log(high), math.log(value)
         return HEIGHT - BOTTOM - (value - low) / (high - low) * (HEIGHT - TOP - BOTTOM)
 
     def axes(self, x_label: str) -> list[str]:
-        """Both axes, with their numbers."""
-        return [*self.levels(), *self.numbers(), *self.ground(x_label)]
+        """Draw both axes, with their numbers."""
+        return [*self.y_ticks(), *self.x_ticks(), *self.baseline(x_label)]
 
-    def levels(self) -> list[str]:
-        """Lines across, with the values they stand for."""
+    def y_ticks(self) -> list[str]:
+        """Draw horizontal grid lines with their values."""
         levels = log_ticks if self.log else ticks
         return [
             f'<path class="grid" d="M{LEFT} {self.y(value):.1f}H{WIDTH - RIGHT}"/>'
@@ -141,18 +141,18 @@ class Frame:
             for value in levels(self.y_low, self.y_high)
         ]
 
-    def numbers(self) -> list[str]:
-        """The values along the ground."""
+    def x_ticks(self) -> list[str]:
+        """Draw the values along the x axis."""
         bottom = HEIGHT - BOTTOM
         return [
             f'<path class="grid" d="M{self.x(value):.1f} {bottom}v4"/>'
             f'<text class="tick" x="{self.x(value):.1f}" y="{bottom + 17}" text-anchor="middle">'
             f"{short_number(value)}</text>"
-            for value in ticks(self.x_low, self.x_high, most=8)
+            for value in ticks(self.x_low, self.x_high, count=8)
         ]
 
-    def ground(self, x_label: str) -> list[str]:
-        """The line that all stands on, and what is counted along it."""
+    def baseline(self, x_label: str) -> list[str]:
+        """Draw the x axis and its label."""
         return [
             f'<path class="axis" d="M{LEFT} {HEIGHT - BOTTOM}H{WIDTH - RIGHT}"/>'
             f'<text class="tick" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{HEIGHT - 6}" '
@@ -171,10 +171,10 @@ def _usable(points: Sequence[Point], log: bool) -> list[Point]:
 def _drawn(curve: Curve, points: list[Point], frame: Frame) -> list[str]:
     style = f'style="--c:var(--c{curve.colour})"'
     parts = []
-    if len(points) > MOST_POINTS:
+    if len(points) > MAX_POINTS:
         groups = [
-            points[place * len(points) // MOST_POINTS : (place + 1) * len(points) // MOST_POINTS]
-            for place in range(MOST_POINTS)
+            points[number * len(points) // MAX_POINTS : (number + 1) * len(points) // MAX_POINTS]
+            for number in range(MAX_POINTS)
         ]
         xs = [sum(x for x, _ in group) / len(group) for group in groups]
         highs = [(x, max(y for _, y in group)) for x, group in zip(xs, groups, strict=True)]
@@ -199,7 +199,7 @@ def _path(points: Sequence[Point], frame: Frame) -> str:
 
 
 def legend(named: Iterable[tuple[str, int]]) -> list[str]:
-    """Names with the number of their colour, from the right."""
+    """Draw the names of series, given with their colours, from the right."""
     parts = []
     right = float(WIDTH - RIGHT)
     for name, colour in reversed([one for one in named if one[0]]):
@@ -214,7 +214,7 @@ def legend(named: Iterable[tuple[str, int]]) -> list[str]:
 def attention_map(
     title: str, source: Sequence[str], target: Sequence[str], weights: Sequence[Sequence[float]]
 ) -> str:
-    """Rows are written tokens, columns are read ones; the darker, the more it was looked at."""
+    """Draw attention weights: rows are target tokens, columns source tokens; darker is more."""
     cell = 20
     left = 12 + 7 * max(len(token) for token in target)
     top = 30 + 6 * max(len(token) for token in source)

@@ -1,4 +1,4 @@
-"""How good translations are: scores with signatures, significance, and what is worth a look.
+"""Evaluation of translations: scores with signatures, significance, and sentences worth a look.
 
 from pellucid.evaluation import evaluate
 found = evaluate("runs/toy/bundle", source="test.fr", references="test.en")
@@ -6,6 +6,6 @@ found.scores["bleu"].value
 """
 
 from pellucid.evaluation.evaluate import evaluate
-from pellucid.evaluation.results import Comparison, Evaluation, Judgement, Score
+from pellucid.evaluation.results import Comparison, Evaluation, Score, SystemEvaluation
 
-__all__ = ["Comparison", "Evaluation", "Judgement", "Score", "evaluate"]
+__all__ = ["Comparison", "Evaluation", "Score", "SystemEvaluation", "evaluate"]

@@ -1,4 +1,4 @@
-"""Scores apart for short and long sentences."""
+"""Separate scores for short and long sentences."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pellucid.evaluation.metrics.sacrebleu import Counts, Measure
-from pellucid.evaluation.test_set import Material, words
+from pellucid.evaluation.metrics.corpus_metric import CorpusMetric, Statistics
+from pellucid.evaluation.test_set import EvaluationSet, words
 
 EDGES = (1, 6, 11, 16, 21, 31, 41, 61)
-"""The shortest sentence of each group, in words of the source."""
+"""Minimum length of each group, in words of the source."""
 
 FEW = 30
-"""Sentences; a score of fewer says little."""
+"""A group of fewer sentences has a score that says little."""
 
 
 @dataclass(frozen=True)
 class LengthGroup:
-    """Sentences of similar length."""
+    """Sentences of similar length, by index."""
 
     low: int
     high: int | None
-    """The longest it may have; None: any."""
-    places: list[int]
+    """Maximum length; None: any."""
+    indices: list[int]
 
     @property
     def label(self) -> str:
@@ -35,52 +35,52 @@ class LengthGroup:
 
 @dataclass(frozen=True)
 class LengthGroupScores:
-    """How a system did on one group."""
+    """A system's scores on one group."""
 
     group: LengthGroup
     scores: dict[str, float]
     length_ratio: float
-    """Characters of the translations to those of the (first) references."""
+    """Characters of the translations relative to those of the (first) references."""
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         return {
             "from": self.group.low,
             "to": self.group.high,
-            "sentences": len(self.group.places),
+            "sentences": len(self.group.indices),
             **self.scores,
             "length_ratio": self.length_ratio,
         }
 
 
-def groups(sources: Sequence[str]) -> list[LengthGroup]:
-    """Groups by the number of words, those without a sentence left out."""
-    counted = [len(words(source)) for source in sources]
-    found = []
+def group_by_length(sources: Sequence[str]) -> list[LengthGroup]:
+    """Group sentences by their number of words; empty groups are left out."""
+    lengths = [len(words(source)) for source in sources]
+    groups = []
     for low, after in zip(EDGES, (*EDGES[1:], None), strict=True):
-        floor = 0 if low == EDGES[0] else low  # a line without a word is a short one
-        places = [
-            place
-            for place, count in enumerate(counted)
-            if count >= floor and (after is None or count < after)
+        floor = 0 if low == EDGES[0] else low  # a line without a word counts as a short one
+        indices = [
+            index
+            for index, length in enumerate(lengths)
+            if length >= floor and (after is None or length < after)
         ]
-        if places:
-            found.append(LengthGroup(low, None if after is None else after - 1, places))
-    return found
+        if indices:
+            groups.append(LengthGroup(low, None if after is None else after - 1, indices))
+    return groups
 
 
-def by_length(
-    found: Sequence[LengthGroup],
-    material: Material,
+def score_by_length(
+    groups: Sequence[LengthGroup],
+    test_set: EvaluationSet,
     texts: Sequence[str],
-    measures: Sequence[Measure],
-    counts: dict[str, Counts],
+    metrics: Sequence[CorpusMetric],
+    statistics: dict[str, Statistics],
 ) -> list[LengthGroupScores]:
-    """The scores of each group."""
+    """Score each group."""
     made = []
-    for group in found:
-        written = sum(len(texts[place]) for place in group.places)
-        wanted = sum(len(material.references[0][place]) for place in group.places)
-        scores = {m.key: m.score(counts[m.key][group.places].sum(axis=0)) for m in measures}
-        made.append(LengthGroupScores(group, scores, written / max(wanted, 1)))
+    for group in groups:
+        length = sum(len(texts[index]) for index in group.indices)
+        reference_length = sum(len(test_set.references[0][index]) for index in group.indices)
+        scores = {m.key: m.score(statistics[m.key][group.indices].sum(axis=0)) for m in metrics}
+        made.append(LengthGroupScores(group, scores, length / max(reference_length, 1)))
     return made

@@ -1,4 +1,4 @@
-"""Which sentences of a test stand in training data: on those, a score measures memory."""
+"""Test sentences that are in the training data, on which a score measures memorization."""
 
 from __future__ import annotations
 
@@ -11,41 +11,41 @@ from typing import Any
 from pellucid.config import CorpusConfig
 from pellucid.data.corpus import SUFFIXES, read_pairs
 from pellucid.errors import InputError
-from pellucid.evaluation.test_set import Material
+from pellucid.evaluation.test_set import EvaluationSet
 from pellucid.storage.lines import read_lines
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """Places, from 0, of test sentences that training data have."""
+    """Indices, from 0, of test sentences that are in the training data."""
 
     files: list[str]
     sources: list[int]
-    """The source stands there, letter for letter."""
+    """The source is there, letter for letter."""
     references: list[int]
-    """A reference does."""
+    """A reference is."""
     similar: list[int]
-    """The source or a reference does, but for case, punctuation and spaces; the above included."""
+    """The source or a reference is, ignoring case, punctuation and spaces; includes the above."""
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON: the numbers of the sentences, from 1."""
+        """Return it for JSON: sentence numbers from 1."""
         return {
             "files": self.files,
-            "sources": [place + 1 for place in self.sources],
-            "references": [place + 1 for place in self.references],
-            "similar": [place + 1 for place in self.similar],
+            "sources": [index + 1 for index in self.sources],
+            "references": [index + 1 for index in self.references],
+            "similar": [index + 1 for index in self.similar],
         }
 
 
 def find_overlap(
-    material: Material, files: Sequence[Path], languages: tuple[str, str] | None
+    test_set: EvaluationSet, files: Sequence[Path], languages: tuple[str, str] | None
 ) -> Overlap:
-    """Read training data, in whatever format, and look for the sentences of a test in them.
+    """Search training data, in any format, for the sentences of a test set.
 
-    Memory is that of the test, however large the training data. languages: of .jsonl, .tmx and
-    catalogues, which cannot be read without them.
+    Memory grows with the test set, not with the training data. languages: those of .jsonl, .tmx
+    and catalogues, which cannot be read without them.
     """
-    exact = {text for side in (material.sources, *material.references) for text in side}
+    exact = {text for side in (test_set.sources, *test_set.references) for text in side}
     similar = {key for text in exact if (key := _key(text))}
     seen: set[str] = set()
     seen_similar: set[str] = set()
@@ -55,15 +55,18 @@ def find_overlap(
         key = _key(text)
         if key in similar:
             seen_similar.add(key)
-    rows = range(len(material))
+    rows = range(len(test_set))
     return Overlap(
         [str(file) for file in files],
-        [i for i in rows if material.sources[i] in seen and material.sources[i].strip()],
-        [i for i in rows if any(r in seen and r.strip() for r in material.of(i))],
+        [i for i in rows if test_set.sources[i] in seen and test_set.sources[i].strip()],
+        [i for i in rows if any(r in seen and r.strip() for r in test_set.references_of(i))],
         [
             i
             for i in rows
-            if any(_key(text) in seen_similar for text in (material.sources[i], *material.of(i)))
+            if any(
+                _key(text) in seen_similar
+                for text in (test_set.sources[i], *test_set.references_of(i))
+            )
         ],
     )
 
@@ -83,6 +86,6 @@ def _texts(files: Iterable[Path], languages: tuple[str, str] | None) -> Iterator
 
 
 def _key(text: str) -> str:
-    """Letters and digits alone, in one form and one case."""
+    """Letters and digits only, normalized (NFKC) and case-folded."""
     plain = unicodedata.normalize("NFKC", text).casefold()
     return "".join(filter(str.isalnum, plain))

@@ -1,4 +1,4 @@
-"""What an evaluation found, for a program: typed, and as JSON with names that stay."""
+"""The results of an evaluation: typed, and as JSON with stable names."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 
 from pellucid.evaluation.length_groups import LengthGroupScores
 from pellucid.evaluation.overlap import Overlap
-from pellucid.evaluation.significance import LEVEL, Difference, Interval, Scores
-from pellucid.evaluation.systems import System
-from pellucid.evaluation.test_set import Material
+from pellucid.evaluation.significance import LEVEL, Interval, PairedDifference, ResampledScores
+from pellucid.evaluation.systems import SystemOutput
+from pellucid.evaluation.test_set import EvaluationSet
 
 
 @dataclass(frozen=True)
 class Score:
-    """A system's score by one measure."""
+    """A system's score in one metric."""
 
     key: str
     name: str
@@ -24,7 +24,7 @@ class Score:
     signature: str
     digits: int = 1
     interval: Interval | None = None
-    """Where it would lie on other sentences of this kind; None without resamples."""
+    """95% confidence interval; None without resamples."""
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
@@ -32,7 +32,7 @@ class Score:
         return f"{self.value:.{self.digits}f}{margin}"
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         made: dict[str, Any] = {
             "name": self.name,
             "score": self.value,
@@ -46,32 +46,32 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Judgement:
-    """What was found about one system."""
+class SystemEvaluation:
+    """Scores and findings of one system."""
 
-    system: System
+    output: SystemOutput
     scores: Mapping[str, Score]
-    """By the key of the measure: bleu, chrf, ter, comet."""
+    """By the key of the metric: bleu, chrf, ter, comet."""
     sentence_chrf: Sequence[float]
     by_length: Sequence[LengthGroupScores]
     findings: Mapping[str, Sequence[int]]
     unseen: Mapping[str, float] | None = None
-    """Scores over the sentences that training data do not have, where those were given."""
+    """Scores over the sentences that are not in the training data, if that was given."""
 
     @property
     def name(self) -> str:
         """The system's name."""
-        return self.system.name
+        return self.output.name
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         made: dict[str, Any] = {
             "name": self.name,
-            "kind": "model" if self.system.written is not None else "file",
+            "kind": "model" if self.output.details is not None else "file",
             "scores": {key: score.to_dict() for key, score in self.scores.items()},
             "by_length": [group.to_dict() for group in self.by_length],
             "findings": {kind: [i + 1 for i in found] for kind, found in self.findings.items()},
-            "speed": self.system.speed.to_dict() if self.system.speed else None,
+            "speed": self.output.speed.to_dict() if self.output.speed else None,
         }
         if self.unseen is not None:
             made["unseen"] = dict(self.unseen)
@@ -80,32 +80,32 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Comparison:
-    """The first system against another, by one measure."""
+    """The first system against another, in one metric."""
 
     system: str
     against: str
-    measure: Score
+    metric: Score
     """The first system's score."""
-    difference: Difference
-    resampled: Scores = field(repr=False)
+    difference: PairedDifference
+    resampled: ResampledScores = field(repr=False)
     """The difference in each resample."""
 
     @property
     def gain(self) -> float:
         """How much better the first system is; below 0: worse."""
-        return self.difference.value if self.measure.higher_is_better else -self.difference.value
+        return self.difference.value if self.metric.higher_is_better else -self.difference.value
 
     @property
     def verdict(self) -> str:
-        """better, worse, or no difference that chance could not make."""
+        """better, worse, or no clear difference (one that could be chance)."""
         if self.difference.p_value >= LEVEL:
             return "no clear difference"
         return "better" if self.gain > 0 else "worse"
 
     @property
     def sentence(self) -> str:
-        """The same in words."""
-        name, digits = self.measure.name, self.measure.digits
+        """The comparison in words."""
+        name, digits = self.metric.name, self.metric.digits
         if not self.difference.value:
             return f"{name}: no difference"
         which = "better" if self.gain > 0 else "worse"
@@ -120,11 +120,11 @@ class Comparison:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return it for JSON."""
         return {
             "system": self.system,
             "against": self.against,
-            "measure": self.measure.key,
+            "metric": self.metric.key,
             "difference": self.difference.value,
             "low": self.difference.low,
             "high": self.difference.high,
@@ -137,14 +137,14 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """All that was found. The first system is the one that was asked about."""
+    """All results. The first system is the one that was asked about."""
 
-    material: Material
+    test_set: EvaluationSet
     source_language: str
     target_language: str
-    systems: Sequence[Judgement]
+    systems: Sequence[SystemEvaluation]
     comparisons: Sequence[Comparison]
-    cautions: Sequence[str]
+    warnings: Sequence[str]
     settings: Mapping[str, Any]
     date: str
     overlap: Overlap | None = None
@@ -155,7 +155,7 @@ class Evaluation:
         return self.systems[0].scores
 
     def to_dict(self) -> dict[str, Any]:
-        """For JSON; docs/evaluate.md says what each field means."""
+        """Return it for JSON; docs/evaluate.md says what each field means."""
         from sacrebleu import __version__ as sacrebleu_version
 
         from pellucid import __version__
@@ -164,41 +164,41 @@ class Evaluation:
             "pellucid": __version__,
             "sacrebleu": sacrebleu_version,
             "date": self.date,
-            "source": self.material.source_name,
-            "references": list(self.material.reference_names),
+            "source": self.test_set.source_name,
+            "references": list(self.test_set.reference_names),
             "from": self.source_language,
             "to": self.target_language,
-            "count": len(self.material),
+            "count": len(self.test_set),
             "settings": dict(self.settings),
-            "cautions": list(self.cautions),
+            "warnings": list(self.warnings),
             "systems": [one.to_dict() for one in self.systems],
             "comparisons": [one.to_dict() for one in self.comparisons],
             "overlap": self.overlap.to_dict() if self.overlap else None,
         }
-        made["sentences"] = [self._sentence(place) for place in range(len(self.material))]
+        made["sentences"] = [self._sentence(index) for index in range(len(self.test_set))]
         return made
 
-    def _sentence(self, place: int) -> dict[str, Any]:
+    def _sentence(self, index: int) -> dict[str, Any]:
         return {
-            "number": place + 1,
-            "source": self.material.sources[place],
-            "references": self.material.of(place),
-            "translations": [self._translation(one, place) for one in self.systems],
+            "number": index + 1,
+            "source": self.test_set.sources[index],
+            "references": self.test_set.references_of(index),
+            "translations": [self._translation(one, index) for one in self.systems],
         }
 
-    def _translation(self, judged: Judgement, place: int) -> dict[str, Any]:
+    def _translation(self, evaluated: SystemEvaluation, index: int) -> dict[str, Any]:
         made: dict[str, Any] = {
-            "text": judged.system.texts[place],
-            "chrf": judged.sentence_chrf[place],
+            "text": evaluated.output.texts[index],
+            "chrf": evaluated.sentence_chrf[index],
         }
-        if judged.system.written is not None:
-            written = judged.system.written[place]
-            made |= {"score": written.score, "tokens": written.tokens, "cut": written.cut}
+        if evaluated.output.details is not None:
+            output = evaluated.output.details[index]
+            made |= {"score": output.score, "tokens": output.tokens, "cut": output.cut}
         return made
 
 
-def percent(share: float) -> str:
-    """A probability as a person says it: 0.3%, 12%, below 0.1%."""
-    if share < 0.001:
+def percent(probability: float) -> str:
+    """Format a probability: 0.3%, 12%, below 0.1%."""
+    if probability < 0.001:
         return "below 0.1%"
-    return f"{share:.1%}" if share < 0.1 else f"{share:.0%}"
+    return f"{probability:.1%}" if probability < 0.1 else f"{probability:.0%}"

@@ -1,4 +1,4 @@
-"""What systems are judged on: sources and references, read and checked before anything is run."""
+"""The test set: sources and references, read and checked before anything is translated."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _WORD = re.compile(f"[{_UNSPACED}]|[^\\s{_UNSPACED}]+")
 
 
 @dataclass(frozen=True)
-class Material:
+class EvaluationSet:
     """Sentences with their references."""
 
     sources: list[str]
@@ -29,28 +29,28 @@ class Material:
     source_name: str = "source"
     reference_names: list[str] = field(default_factory=list)
     left_out: int = 0
-    """Entries of a catalogue that are no translations: fuzzy or obsolete."""
+    """Catalogue entries that are not translations: fuzzy or obsolete."""
 
     def __len__(self) -> int:
         return len(self.sources)
 
-    def of(self, place: int) -> list[str]:
-        """The references of one sentence."""
-        return [reference[place] for reference in self.references]
+    def references_of(self, index: int) -> list[str]:
+        """Return the references of one sentence."""
+        return [reference[index] for reference in self.references]
 
 
 def words(text: str) -> list[str]:
-    """Words between spaces; in scripts without spaces, characters."""
+    """Split a text at spaces; in scripts without spaces, into characters."""
     return _WORD.findall(text)
 
 
 def nearest_in_length(text: str, references: Sequence[str]) -> str:
-    """The reference that has about as many characters as a text."""
+    """Return the reference closest in length to a text, in characters."""
     return min(references, key=lambda reference: abs(len(reference) - len(text)))
 
 
-def lines_of(given: Lines, what: str = "") -> tuple[str, list[str]]:
-    """The name of some lines, and the lines; a file without any is an InputError."""
+def load_lines(given: Lines, what: str = "") -> tuple[str, list[str]]:
+    """Return a name for the lines, and the lines; an empty file is an `InputError`."""
     if not isinstance(given, Path | str):
         if not given:
             raise InputError(f"no sentences are given as {what}")
@@ -66,23 +66,23 @@ def lines_of(given: Lines, what: str = "") -> tuple[str, list[str]]:
     return str(path), lines
 
 
-def read_sides(source: Lines, references: Sequence[Lines]) -> Material:
-    """A source and one or more references, all of the same length."""
-    name, sources = lines_of(source, "source")
+def read_sides(source: Lines, references: Sequence[Lines]) -> EvaluationSet:
+    """Read a source and one or more references, all of the same length."""
+    name, sources = load_lines(source, "source")
     names, sides = [], []
-    for place, given in enumerate(references, start=1):
-        what = "reference" if len(references) == 1 else f"reference {place}"
-        reference_name, lines = lines_of(given, what)
-        same_length(name, sources, reference_name, lines)
+    for number, given in enumerate(references, start=1):
+        what = "reference" if len(references) == 1 else f"reference {number}"
+        reference_name, lines = load_lines(given, what)
+        check_same_length(name, sources, reference_name, lines)
         names.append(reference_name)
         sides.append(lines)
     if not sides:
         raise InputError("there is no reference to compare with: give --reference FILE")
-    return Material(sources, sides, name, names)
+    return EvaluationSet(sources, sides, name, names)
 
 
-def same_length(name: str, lines: Sequence[str], other: str, others: Sequence[str]) -> None:
-    """An InputError with both counts, unless they are equal."""
+def check_same_length(name: str, lines: Sequence[str], other: str, others: Sequence[str]) -> None:
+    """Raise an `InputError` with both counts, unless they are equal."""
     if len(lines) != len(others):
         raise InputError(
             f"{name} has {len(lines):,} lines and {other} has {len(others):,}: line N of one must "
@@ -90,13 +90,15 @@ def same_length(name: str, lines: Sequence[str], other: str, others: Sequence[st
         )
 
 
-def read_two_sided(path: Path, languages: tuple[str, str], way: tuple[str, str]) -> Material:
-    """Pairs of one file, turned so that the source is in the first language of `way`."""
-    if sorted(way) != sorted(languages):
+def read_pairs_file(
+    path: Path, languages: tuple[str, str], direction: tuple[str, str]
+) -> EvaluationSet:
+    """Read both sides from one file; `direction` decides which is the source."""
+    if sorted(direction) != sorted(languages):
         raise InputError(
-            f"{path} has {languages[0]} and {languages[1]}, and the translation is from {way[0]} "
-            f"to {way[1]}: say what the file has with --languages, and the direction with --from "
-            "and --to"
+            f"{path} has {languages[0]} and {languages[1]}, and the translation is from "
+            f"{direction[0]} to {direction[1]}: say what the file has with --languages, and the "
+            "direction with --from and --to"
         )
     corpus = CorpusConfig(path=path, languages=languages)
     try:
@@ -113,21 +115,21 @@ def read_two_sided(path: Path, languages: tuple[str, str], way: tuple[str, str])
         elif pair.problem:
             raise InputError(
                 f"{numbered_by} {pair.number:,} of {path} is not a pair "
-                f"({pair.problem.replace('_', ' ')}): mend it, since no sentence of a test may be "
+                f"({pair.problem.replace('_', ' ')}): fix it, since no sentence of a test may be "
                 "left out"
             )
         else:
             pairs.append((pair.first, pair.second))
     if not pairs:
         raise InputError(f"{path} has no sentence pair in it")
-    turned = way[0] != languages[0]
-    sources, targets = ([pair[side] for pair in pairs] for side in ((1, 0) if turned else (0, 1)))
-    return Material(sources, [targets], str(path), [str(path)], left_out)
+    swapped = direction[0] != languages[0]
+    sources, targets = ([pair[side] for pair in pairs] for side in ((1, 0) if swapped else (0, 1)))
+    return EvaluationSet(sources, [targets], str(path), [str(path)], left_out)
 
 
-def fitting_way(
+def matching_direction(
     languages: tuple[str, str], directions: Iterable[tuple[str, str]]
 ) -> tuple[str, str] | None:
-    """The first direction between two languages."""
+    """Return the first direction between two languages, in either order."""
     wanted = sorted(languages)
-    return next((way for way in directions if sorted(way) == wanted), None)
+    return next((one for one in directions if sorted(one) == wanted), None)

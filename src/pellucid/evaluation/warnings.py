@@ -1,104 +1,106 @@
-"""What a careful person would notice before believing a score."""
+"""Warnings about a test set or its translations: reasons not to trust a score."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 
-from pellucid.evaluation.systems import System
-from pellucid.evaluation.test_set import Material
+from pellucid.evaluation.systems import SystemOutput
+from pellucid.evaluation.test_set import EvaluationSet
 
 FEW_SENTENCES = 100
-"""Fewer make scores that another handful of sentences would change."""
+"""With fewer sentences, another handful of them would change the scores."""
 
-_SHARE = 0.2  # of the lines must look so
-_ENOUGH = 10  # lines; of fewer nothing is concluded
+_MIN_FRACTION = 0.2  # of the lines must look tokenized
+_MIN_LINES = 10  # from fewer, nothing is concluded
 _TOKENIZED = re.compile(r"\w [.,](?:\s|$)|@-@|@@ |&(?:apos|quot|amp|#\d+);")
 
 
-def cautions(material: Material, systems: Sequence[System]) -> list[str]:
-    """Sentences for a person; none where nothing is odd."""
-    return [*_about_material(material), *_about_references(material, systems)]
+def find_warnings(test_set: EvaluationSet, systems: Sequence[SystemOutput]) -> list[str]:
+    """Return a sentence for each suspicion; none if nothing is suspicious."""
+    return [*_about_test_set(test_set), *_about_texts(test_set, systems)]
 
 
-def _about_material(material: Material) -> list[str]:
-    said = []
-    count = len(material)
+def _about_test_set(test_set: EvaluationSet) -> list[str]:
+    found = []
+    count = len(test_set)
     if count < FEW_SENTENCES:
-        said.append(
+        found.append(
             f"there are only {count:,} sentences: a score of so few says little (take "
             f"{FEW_SENTENCES} or more)"
         )
     for name, lines in (
-        (material.source_name, material.sources),
-        *zip(material.reference_names, material.references, strict=True),
+        (test_set.source_name, test_set.sources),
+        *zip(test_set.reference_names, test_set.references, strict=True),
     ):
-        side = "sources" if lines is material.sources else "references"
+        side = "sources" if lines is test_set.sources else "references"
         empty = sum(not line.strip() for line in lines)
         if empty:
-            said.append(f"{empty:,} of the {side} in {name} are empty, and count all the same")
+            found.append(
+                f"{empty:,} of the {side} in {name} are empty, and are counted all the same"
+            )
         broken = sum("\ufffd" in line for line in lines)
         if broken:
-            said.append(f"{broken:,} lines of {name} had bytes that are not UTF-8 (now U+FFFD)")
-    twice = count - len(set(material.sources))
-    if twice > count * 0.05:
-        said.append(f"{twice:,} of the {count:,} sources stand more than once")
-    if material.left_out:
-        said.append(f"{material.left_out:,} fuzzy or obsolete entries were left out")
-    for name, reference in zip(material.reference_names, material.references, strict=True):
-        same = sum(a == b for a, b in zip(material.sources, reference, strict=True))
+            found.append(f"{broken:,} lines of {name} had bytes that are not UTF-8 (now U+FFFD)")
+    repeated = count - len(set(test_set.sources))
+    if repeated > count * 0.05:
+        found.append(f"{repeated:,} of the {count:,} sources are duplicates")
+    if test_set.left_out:
+        found.append(f"{test_set.left_out:,} fuzzy or obsolete entries were left out")
+    for name, reference in zip(test_set.reference_names, test_set.references, strict=True):
+        same = sum(a == b for a, b in zip(test_set.sources, reference, strict=True))
         if same > count / 2:
-            said.append(
+            found.append(
                 f"{same:,} of the {count:,} references in {name} are the source itself: is it the "
                 "right file?"
             )
-    for place, reference in enumerate(material.references[1:], start=1):
-        if reference in material.references[:place]:
-            said.append(
-                f"{material.reference_names[place]} is the same as a reference before it, and adds "
-                "nothing"
+    for number, reference in enumerate(test_set.references[1:], start=1):
+        if reference in test_set.references[:number]:
+            found.append(
+                f"{test_set.reference_names[number]} is the same as a reference before it, and "
+                "adds nothing"
             )
-    return said
+    return found
 
 
-def _about_references(material: Material, systems: Sequence[System]) -> list[str]:
-    said = []
-    sides = list(zip(material.reference_names, material.references, strict=True))
+def _about_texts(test_set: EvaluationSet, systems: Sequence[SystemOutput]) -> list[str]:
+    found = []
+    sides = list(zip(test_set.reference_names, test_set.references, strict=True))
     for name, lines in sides:
         if tokenized(lines):
-            said.append(
+            found.append(
                 f"the references in {name} look tokenized (spaces before full stops and commas): "
                 "scores cannot be compared with those on plain text; take the original references"
             )
         if lower_cased(lines):
-            said.append(
+            found.append(
                 f"the references in {name} are lower-cased: scores cannot be compared with those "
-                "on plain text; --lowercase makes the translations so too"
+                "on plain text; --lowercase lowercases the translations too"
             )
     for system in systems:
         if any(system.texts == lines for _, lines in sides):
-            said.append(f"the translations of {system.name} are a reference, line for line")
-        if system.written is None:
+            found.append(f"the translations of {system.name} are a reference, line for line")
+        if system.details is None:
             if tokenized(system.texts) and not any(tokenized(lines) for _, lines in sides):
-                said.append(
+                found.append(
                     f"the translations of {system.name} look tokenized and the references do not: "
                     "join the words again before scoring"
                 )
             if lower_cased(system.texts) and not any(lower_cased(lines) for _, lines in sides):
-                said.append(
+                found.append(
                     f"the translations of {system.name} are lower-cased and the references are not"
                 )
-    return said
+    return found
 
 
 def tokenized(lines: Sequence[str]) -> bool:
-    """Whether punctuation stands apart from words, as toolkits write it."""
+    """Whether punctuation is separated from words, as toolkits write it."""
     hits = sum(_TOKENIZED.search(line) is not None for line in lines)
-    return len(lines) >= _ENOUGH and hits > _SHARE * len(lines)
+    return len(lines) >= _MIN_LINES and hits > _MIN_FRACTION * len(lines)
 
 
 def lower_cased(lines: Sequence[str]) -> bool:
-    """Whether there is hardly a capital, in a script that has them."""
+    """Whether there are hardly any capitals, in a script that has them."""
     cased = [line for line in lines if any(c.islower() for c in line)]
     capital = sum(any(c.isupper() for c in line) for line in cased)
-    return len(cased) >= _ENOUGH and capital <= 0.01 * len(cased)
+    return len(cased) >= _MIN_LINES and capital <= 0.01 * len(cased)

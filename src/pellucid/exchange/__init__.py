@@ -1,12 +1,12 @@
-"""Models of others in, our models out.
+"""Import models of other toolkits, and export ours to them.
 
-    hugging_face   Marian (OPUS-MT) as Hugging Face's transformers stores it, both ways
-    npz            Marian's own format, in
-    hub            a model by its name, from the Hugging Face hub
-    importing      any of them as a bundle
-    exporting      a bundle in Hugging Face's or CTranslate2's format
+    hugging_face   Marian (OPUS-MT) in the format of Hugging Face's transformers, both ways
+    npz            Marian's own format, import only
+    hub            download of a model by its name from the Hugging Face hub
+    importing      any of them to a bundle
+    exporting      a bundle to Hugging Face's or CTranslate2's format
 
-Files of others are read as data: nothing in them is run, and what is not understood is refused.
+Foreign files are read as data: nothing in them is executed, and what is not understood is refused.
 """
 
 from pellucid.exchange.exporting import export_model

@@ -1,10 +1,8 @@
-"""A bundle in the format of others, or as a smaller one to give away."""
+"""Export a bundle to another format, or as a smaller bundle to give away."""
 
 from __future__ import annotations
 
 import json
-import secrets
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from pellucid.errors import InputError, PellucidError
 from pellucid.exchange import hugging_face
 from pellucid.exchange.foreign import need_torch
 from pellucid.exchange.hugging_face_weights import to_hugging_face
+from pellucid.storage.folder import atomic_folder
 from pellucid.tokenizers.base import Subwords
 from pellucid.tokenizers.marian import SOURCE_SPM, SPECIAL, TARGET_SPM, TARGET_VOCAB, VOCAB
 from pellucid.tokenizers.marian import MarianTokenizer as Marian
@@ -32,13 +31,13 @@ def export_model(
     quantization: str = "int8",
     about: str | None = None,
 ) -> Path:
-    """Write a bundle's model to a new folder, for others or, smaller, as a bundle again.
+    """Write a bundle's model to a new folder, in another format or as a smaller bundle.
 
     form: "ctranslate2", "huggingface" for transformers, or "pellucid": a bundle whose weights are
-    stored in half precision. quantization: how the matrices are stored for CTranslate2 (float32
-    for as they are). about: the text of its README.md (a bundle's MODEL.md), if another one is
-    wanted. What the format cannot express is an InputError that names it. All of the folder is
-    there or none.
+    stored in half precision. quantization: of the matrices for CTranslate2 (float32: none). about:
+    text of its README.md (a bundle's MODEL.md), to replace the model's own. A setting that the
+    format cannot express is an `InputError` that names it. The folder is written completely or not
+    at all.
     """
     folder = Path(folder).absolute()
     if form not in FORMATS:
@@ -46,7 +45,7 @@ def export_model(
     if quantization not in QUANTIZATIONS:
         raise InputError(f"unknown quantization {quantization!r}: {', '.join(QUANTIZATIONS)}")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise InputError(f"{folder} is there already: choose a new folder")
+        raise InputError(f"{folder} exists already: choose a new folder")
     about = bundle.about if about is None else about
     if form == "pellucid":
         return _write_bundle(bundle, folder, quantization, about)
@@ -58,20 +57,14 @@ def export_model(
         why, write = why_not_ct2(bundle.config), _ctranslate2(quantization)
     if why is not None:
         raise InputError(f"this model cannot be exported as {form}: {why}")
-    draft = folder.parent / f".{folder.name}.writing-{secrets.token_hex(4)}"
     try:
-        draft.mkdir(parents=True)
-        write(bundle, draft)
-        if about:
-            (draft / "README.md").write_text(about, encoding="utf-8")
-        if folder.exists():
-            folder.rmdir()  # it is empty
-        draft.rename(folder)
+        with atomic_folder(folder) as draft:
+            write(bundle, draft.path)
+            if about:
+                draft.write("README.md", about)
     except OSError as error:
         reason = error.strerror or error
         raise PellucidError(f"cannot write the model to {folder}: {reason}") from None
-    finally:
-        shutil.rmtree(draft, ignore_errors=True)
     return folder
 
 
@@ -148,7 +141,7 @@ def _write_hugging_face(bundle: Bundle, draft: Path) -> None:
 
 
 def marian_files(tokenizer: Subwords, separate: bool) -> Mapping[str, bytes]:
-    """The files that transformers' MarianTokenizer reads; our tag <2fr> is >>fr<< there."""
+    """Return the files of transformers' MarianTokenizer, where our tag <2fr> is >>fr<<."""
     if isinstance(tokenizer, Marian):
         files = {name: data for name, data in tokenizer.files().items() if name != SPECIAL}
     elif isinstance(tokenizer, Tokenizer):
@@ -158,7 +151,9 @@ def marian_files(tokenizer: Subwords, separate: bool) -> Mapping[str, bytes]:
             for token in range(tokenizer.vocab_size)
         }
         if len(ids) != tokenizer.vocab_size:
-            raise InputError("a piece of the vocabulary is spelled like a tag: it cannot be told")
+            raise InputError(
+                "a piece of the vocabulary is spelled like a language tag: they would be confused"
+            )
         vocabulary = json.dumps(ids, ensure_ascii=False, indent=1).encode()
         files = {SOURCE_SPM: tokenizer.model, TARGET_SPM: tokenizer.model, VOCAB: vocabulary}
     else:

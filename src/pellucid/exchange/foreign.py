@@ -1,4 +1,4 @@
-"""A model of somebody else, read but not yet written as a bundle; and how its files are read."""
+"""Models of other toolkits, before they are bundles, and the reading of their files."""
 
 from __future__ import annotations
 
@@ -16,29 +16,29 @@ from pellucid.tokenizers.marian import MarianTokenizer
 if TYPE_CHECKING:
     from torch import Tensor
 
-_LARGEST_TEXT = 64 << 20  # bytes; a vocabulary of a million pieces has half of it
+_MAX_BYTES = 64 << 20  # of a text file; a vocabulary of a million pieces has half of it
 
 
 class ForeignFileError(PellucidError):
-    """A file of somebody else's model is damaged, or holds what it should not."""
+    """A file of a foreign model is damaged, or contains what it should not."""
 
 
 @dataclass(frozen=True)
-class Foreign:
-    """What a bundle is made of."""
+class ForeignModel:
+    """The parts of a bundle, from another toolkit's files."""
 
     config: ModelConfig
     weights: Mapping[str, Tensor]
     tokenizer: MarianTokenizer
     source: str | None = None
-    """The source language, where the files name it."""
+    """Source language, if the files name it."""
     target: str | None = None
     about: dict[str, Any] = field(default_factory=dict)
-    """For MODEL.md."""
+    """Facts for MODEL.md."""
 
 
 def need_torch() -> None:
-    """Say what to install where PyTorch is missing."""
+    """Raise an error that says what to install if PyTorch is missing."""
     try:
         import torch  # noqa: F401
     except ImportError:
@@ -46,10 +46,10 @@ def need_torch() -> None:
 
 
 def read_bytes(path: Path) -> bytes:
-    """A small file of a model."""
+    """Read a small file of a model."""
     try:
-        if path.stat().st_size > _LARGEST_TEXT:
-            raise ForeignFileError(f"{path} is too large for what it should be")
+        if path.stat().st_size > _MAX_BYTES:
+            raise ForeignFileError(f"{path} is too large to be what its name says")
         return path.read_bytes()
     except FileNotFoundError:
         raise InputError(f"there is no {path.name} in {path.parent}: is the model whole?") from None
@@ -58,7 +58,7 @@ def read_bytes(path: Path) -> bytes:
 
 
 def read_table(path: Path) -> dict[str, Any]:
-    """A JSON file that holds a table."""
+    """Read a JSON file that holds an object."""
     try:
         value = json.loads(read_bytes(path))
     except (ValueError, RecursionError) as error:
@@ -69,7 +69,7 @@ def read_table(path: Path) -> dict[str, Any]:
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The weights in a .safetensors or .bin file, as float32; nothing in the file is run."""
+    """Read the weights of a .safetensors or .bin file, as float32; nothing in it is executed."""
     import torch
 
     found = _safetensors(path) if path.suffix == ".safetensors" else _pickled(path)
@@ -81,7 +81,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
                 f"{type(tensor).__name__}: refused"
             )
         if not tensor.is_floating_point() or tensor.layout != torch.strided:
-            raise ForeignFileError(f"{path}: {name!r} is no plain matrix of numbers: refused")
+            raise ForeignFileError(f"{path}: {name!r} is not a plain matrix of numbers: refused")
         weights[name] = tensor.to(torch.float32)
     return weights
 
@@ -97,7 +97,7 @@ def _safetensors(path: Path) -> dict[str, Tensor]:
 
 
 def _pickled(path: Path) -> dict[Any, Any]:
-    """PyTorch's own format is a pickle, which could run anything; only weights are let through."""
+    """Load PyTorch's own format, a pickle, which could run anything: only weights are accepted."""
     import torch
 
     try:
@@ -105,11 +105,10 @@ def _pickled(path: Path) -> dict[Any, Any]:
     except pickle.UnpicklingError as error:
         if str(error).startswith("Weights only load failed"):
             raise ForeignFileError(
-                f"{path} holds more than weights, and loading it could run a program of a "
-                "stranger: refused"
+                f"{path} holds more than weights, and loading it could run arbitrary code: refused"
             ) from None
         raise ForeignFileError(f"{path} cannot be read: {_short(error)}") from None
-    except Exception as error:  # of a damaged file, whatever the reader tripped over
+    except Exception as error:  # a damaged file makes the unpickler raise anything
         raise ForeignFileError(f"{path} cannot be read: {_short(error)}") from None
     if not isinstance(found, dict):
         raise ForeignFileError(f"{path} holds {type(found).__name__} and no weights: refused")

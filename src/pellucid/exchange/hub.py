@@ -1,8 +1,8 @@
-"""A public model by its name, `ORGANISATION/NAME`, from the Hugging Face hub.
+"""Public models by name, `ORGANISATION/NAME`, from the Hugging Face hub.
 
-huggingface_hub does the fetching: with a progress bar, going on where a broken download stopped,
-into its cache. The bundle made of it is kept among the user's models and is not fetched again, so
-what was tried yesterday is what runs today, with or without a network.
+huggingface_hub downloads into its cache, with a progress bar, and resumes a broken download. The
+bundle made of it is kept among the user's models and is not downloaded again, so that what was
+tried yesterday is what runs today, with or without a network.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _NAME = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*)(@(?P<revisi
 _SMALL = (CONFIG, TOKENIZER_CONFIG, SOURCE_SPM, TARGET_SPM, VOCAB, TARGET_VOCAB, "README.md")
 
 
-class Named(NamedTuple):
-    """A model of the hub."""
+class HubModel(NamedTuple):
+    """The name of a model on the hub."""
 
     name: str
     revision: str | None
@@ -35,36 +35,36 @@ class Named(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """What its bundle is called among the user's models."""
+        """Name of its bundle among the user's models."""
         parts = [self.name, *([self.revision] if self.revision else [])]
         return re.sub(r"[^\w.-]", "--", "--".join(parts).replace("/", "--"))
 
 
-class Fetched(NamedTuple):
-    """The files of a model on this machine."""
+class FetchedModel(NamedTuple):
+    """The downloaded files of a model."""
 
     folder: Path
 
     @property
     def commit(self) -> str:
-        """The exact revision they are; the cache keeps each in a folder of that name."""
+        """Their exact revision; the cache keeps each in a folder of that name."""
         return self.folder.name
 
 
-def parse_name(text: str) -> Named | None:
-    """`ORGANISATION/NAME`, with or without `@REVISION`; None for what is not written like that."""
+def parse_name(text: str) -> HubModel | None:
+    """Parse `ORGANISATION/NAME` or `ORGANISATION/NAME@REVISION`; None if it is neither."""
     match = _NAME.fullmatch(text)
-    return Named(match["name"], match["revision"]) if match else None
+    return HubModel(match["name"], match["revision"]) if match else None
 
 
 def install(
-    model: Named, place: Path, *, directions: Sequence[str] = (), again: bool = False
+    model: HubModel, models: Path, *, directions: Sequence[str] = (), again: bool = False
 ) -> Bundle:
-    """The bundle of a model of the hub in the folder of the user's models; fetched if need be.
+    """Return the bundle of a hub model in the folder `models`, downloaded if it is not there.
 
-    again: fetch and import it also if it is there.
+    again: download and import it even if it is there.
     """
-    folder = place / model.folder
+    folder = models / model.folder
     if (folder / MANIFEST).is_file() and not again:
         return Bundle.open(folder, lazily=True)
     need_torch()
@@ -74,15 +74,15 @@ def install(
     )
 
 
-def fetch(model: Named) -> Fetched:
-    """The files of a model, from the hub or from the cache of earlier fetches.
+def fetch(model: HubModel) -> FetchedModel:
+    """Download the files of a model, or find them in the cache if the hub cannot be reached.
 
-    Weights are fetched once: as safetensors where there are such.
+    Only one format of the weights is downloaded: safetensors if there is one.
     """
     try:
         import huggingface_hub as hub
     except ImportError:
-        raise MissingExtraError("fetching a model by its name", "train") from None
+        raise MissingExtraError("downloading a model by its name", "train") from None
 
     api = hub.HfApi()
     try:
@@ -108,11 +108,11 @@ def fetch(model: Named) -> Fetched:
         )
     except Exception as error:
         raise _known(model, error) or _broken(model, error) from None
-    return Fetched(Path(path))
+    return FetchedModel(Path(path))
 
 
-def _cached(api: HfApi, model: Named) -> Fetched | None:
-    """What an earlier fetch left, if it is whole."""
+def _cached(api: HfApi, model: HubModel) -> FetchedModel | None:
+    """Return the files of an earlier download, if it is complete."""
     from huggingface_hub.errors import LocalEntryNotFoundError
 
     try:
@@ -124,20 +124,20 @@ def _cached(api: HfApi, model: Named) -> Fetched | None:
         )
     except LocalEntryNotFoundError:
         return None
-    whole = any((Path(path) / name).exists() for name in (SAFETENSORS, BIN))
-    return Fetched(Path(path)) if whole else None
+    complete = any((Path(path) / name).exists() for name in (SAFETENSORS, BIN))
+    return FetchedModel(Path(path)) if complete else None
 
 
-def _known(model: Named, error: Exception) -> PellucidError | None:
-    """What the hub said, in words for a person; None where it said nothing."""
+def _known(model: HubModel, error: Exception) -> PellucidError | None:
+    """Return the hub's refusal as our error; None if the error is of another kind."""
     from huggingface_hub import errors
 
     refusals: list[tuple[type[Exception], Callable[[], str]]] = [
         (
             errors.GatedRepoError,
             lambda: (
-                f"{model.name} is only for those whom its makers let in: ask on its page, then "
-                "log in (hf auth login)"
+                f"{model.name} is a gated model: ask for access on its page, then log in (hf "
+                "auth login)"
             ),
         ),
         (
@@ -155,17 +155,17 @@ def _known(model: Named, error: Exception) -> PellucidError | None:
     return None
 
 
-def _offline(model: Named, error: Exception) -> PellucidError:
+def _offline(model: HubModel, error: Exception) -> PellucidError:
     return PellucidError(
         f"{model.name} is not on this machine and the Hugging Face hub cannot be reached "
         f"({_short(error)}): connect, or copy the model's files here and run pellucid import FOLDER"
     )
 
 
-def _broken(model: Named, error: Exception) -> PellucidError:
+def _broken(model: HubModel, error: Exception) -> PellucidError:
     return PellucidError(
-        f"fetching {model.name} broke off ({_short(error)}): try again, and it goes on where it "
-        "stopped"
+        f"the download of {model.name} failed ({_short(error)}): try again, and it resumes where "
+        "it stopped"
     )
 
 

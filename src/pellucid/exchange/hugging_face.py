@@ -1,12 +1,13 @@
-"""Marian as Hugging Face stores it: which setting is which of ours.
+"""Marian in Hugging Face's format: its settings, and which of ours they are.
 
     config.json                             the shape
     model.safetensors or pytorch_model.bin  the weights
     source.spm, target.spm, vocab.json      the tokenizer (and target_vocab.json)
     tokenizer_config.json                   the languages
 
-MarianMTModel is the base Transformer of the paper: norm after each sub-layer, sinusoidal positions
-in two halves, and a bias for each token of the vocabulary (final_logits_bias).
+MarianMTModel is the base Transformer of the paper: norm after each sub-layer (post-norm),
+sinusoidal position encodings with all sines before all cosines, and a bias for each token of the
+vocabulary (final_logits_bias).
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from typing import Any
 from pellucid.config import Activation, ModelConfig
 from pellucid.errors import ConfigError, InputError, PellucidError
 from pellucid.exchange.foreign import (
-    Foreign,
     ForeignFileError,
+    ForeignModel,
     read_bytes,
     read_table,
     read_tensors,
@@ -52,12 +53,12 @@ _MUST_BE_OFF = ("normalize_before", "normalize_embedding", "add_final_layer_norm
 
 
 def is_hugging_face(folder: Path) -> bool:
-    """Whether a folder looks like one."""
+    """Whether a folder looks like a model in this format."""
     return (folder / CONFIG).is_file()
 
 
-def read_hugging_face(folder: Path) -> Foreign:
-    """The model in a folder."""
+def read_hugging_face(folder: Path) -> ForeignModel:
+    """Read the model in a folder."""
     settings = read_table(folder / CONFIG)
     tokenizer, languages = read_tokenizer(folder, settings)
     config = _model_config(settings, folder / CONFIG)
@@ -67,15 +68,15 @@ def read_hugging_face(folder: Path) -> Foreign:
             f"there are no weights in {folder}: {SAFETENSORS} or {BIN} is needed, in one file"
         )
     weights = from_hugging_face(config, read_tensors(path), path)
-    return Foreign(config, weights, tokenizer, *languages)
+    return ForeignModel(config, weights, tokenizer, *languages)
 
 
 def _model_config(settings: Mapping[str, Any], path: Path) -> ModelConfig:
-    """Our config for their settings, or an InputError that says what is not Marian's."""
+    """Translate their settings to our config; an `InputError` says what is not Marian's."""
 
     def need(name: str) -> Any:
         if name not in settings:
-            raise ForeignFileError(f"{path} has no {name!r}: it is not whole")
+            raise ForeignFileError(f"{path} has no {name!r}: the file is incomplete")
         return settings[name]
 
     kind = settings.get("model_type")
@@ -89,11 +90,11 @@ def _model_config(settings: Mapping[str, Any], path: Path) -> ModelConfig:
         if pair[0] != pair[1]:
             raise InputError(
                 f"{path}: {what} is {pair[0]} in the encoder and {pair[1]} in the decoder, and "
-                "Pellucid's stacks are alike"
+                "Pellucid has one for both"
             )
     activation = need("activation_function")
     if activation not in _THEIRS:
-        raise InputError(f"{path}: there is no activation {activation!r} here")
+        raise InputError(f"{path}: the activation {activation!r} is not supported")
     shared = settings.get("share_encoder_decoder_embeddings", True)
     tied = settings.get("tie_word_embeddings", True)
     if shared and not tied:
@@ -126,7 +127,7 @@ def _model_config(settings: Mapping[str, Any], path: Path) -> ModelConfig:
 def read_tokenizer(
     folder: Path, settings: Mapping[str, Any]
 ) -> tuple[MarianTokenizer, tuple[str | None, str | None]]:
-    """The tokenizer in a folder, and the languages that its settings name.
+    """Read the tokenizer in a folder, and the languages that its settings name.
 
     settings: config.json, which has the special ids.
     """
@@ -140,7 +141,7 @@ def read_tokenizer(
     unknown = unknown.get("content") if isinstance(unknown, dict) else unknown
     vocabulary = read_table(folder / VOCAB)
     if unknown not in vocabulary:
-        raise ForeignFileError(f"{folder / VOCAB} has no piece {unknown!r} for what is unknown")
+        raise ForeignFileError(f"{folder / VOCAB} has no piece {unknown!r} for unknown words")
     special = {
         "pad": settings.get("pad_token_id"),
         "start": settings.get("decoder_start_token_id"),
@@ -161,12 +162,12 @@ def read_tokenizer(
 
 
 def obstacle(config: ModelConfig) -> str | None:
-    """Why a model of this shape is not Marian's as Hugging Face has it, or None if it is."""
+    """Return why Hugging Face's Marian cannot express a model of this shape; None if it can."""
     wanted: list[tuple[str, object]] = [
         ("norm", "post"),
-        ("norm_kind", "layer"),
+        ("norm_type", "layer"),
         ("norm_epsilon", 1e-5),
-        ("positions", "sinusoidal"),
+        ("position_encoding", "sinusoidal"),
         ("position_base", 10000.0),
         ("qk_norm", "none"),
         ("embedding_norm", False),
@@ -177,12 +178,12 @@ def obstacle(config: ModelConfig) -> str | None:
     if config.activation not in ACTIVATIONS:
         return f"activation is {config.activation!r}, and Marian's is one of {list(ACTIVATIONS)}"
     if config.num_kv_heads not in (None, config.num_heads):
-        return "key_value_heads is set, and Marian has as many as heads"
+        return "num_kv_heads is set, and Marian has as many as num_heads"
     return None
 
 
 def settings_for(config: ModelConfig, special: Mapping[str, int]) -> dict[str, Any]:
-    """Their config.json for our config."""
+    """Return their config.json for our config."""
     shared = config.tie_embeddings == "all"
     return {
         "architectures": ["MarianMTModel"],

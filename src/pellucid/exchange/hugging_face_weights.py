@@ -1,4 +1,4 @@
-"""The weights of Marian by Hugging Face's names and by ours, both ways."""
+"""Marian's weights: from Hugging Face's names to ours, and back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _POSITIONS = "embed_positions.weight"
 
 
 def weight_names(config: ModelConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Each weight of the layers by our name and theirs; ours may be several of theirs, stacked."""
+    """Yield each weight of the layers: our name, and their names, which ours concatenates."""
     for side, count in (("encoder", config.encoder_layers), ("decoder", config.decoder_layers)):
         for number in range(count):
             ours, theirs = f"{side}.layers.{number}", f"model.{side}.layers.{number}"
@@ -40,7 +40,7 @@ def weight_names(config: ModelConfig) -> Iterator[tuple[str, tuple[str, ...]]]:
 
 
 def _embedding_names(config: ModelConfig) -> dict[str, tuple[str, ...]]:
-    """Our matrices of the vocabulary, and the names that each may have; tied ones have several."""
+    """Return our embedding and output matrices, and the names of each; tied ones have several."""
     source, target = "model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight"
     output, shared = "lm_head.weight", "model.shared.weight"
     first = "target_embedding.tokens.weight"
@@ -55,14 +55,14 @@ def _embedding_names(config: ModelConfig) -> dict[str, tuple[str, ...]]:
 def from_hugging_face(
     config: ModelConfig, theirs: Mapping[str, Tensor], where: Path
 ) -> dict[str, Tensor]:
-    """Our weights from theirs; every one of theirs must be understood."""
+    """Convert their weights to ours; every one of theirs must be known."""
     import torch
 
     rest = dict(theirs)
 
     def take(name: str) -> Tensor:
         if name not in rest:
-            raise ForeignFileError(f"{where} lacks {name!r}: it is not the model of its config")
+            raise ForeignFileError(f"{where} lacks {name!r}: it does not belong to its config")
         return rest.pop(name)
 
     def joined(parts: list[Tensor], names: tuple[str, ...]) -> Tensor:
@@ -89,20 +89,20 @@ def from_hugging_face(
 
 
 def _check_positions(config: ModelConfig, table: Tensor, what: str) -> None:
-    """Positions are computed here; a file may store them, but only the same ones."""
+    """Check stored position encodings: they are computed here, and must be the same."""
     import torch
 
     from pellucid.model.positions import sinusoidal_table
 
     if table.ndim == 2 and table.shape[1] == config.d_model:
-        right = sinusoidal_table(len(table), config.d_model, layout="halves")
-        if torch.allclose(table, right, atol=1e-3):  # they may be stored as float16
+        computed = sinusoidal_table(len(table), config.d_model, layout="halves")
+        if torch.allclose(table, computed, atol=1e-3):  # they may be stored as float16
             return
     raise ForeignFileError(f"{what} are not sinusoidal positions in halves: refused")
 
 
 def to_hugging_face(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Their weights from ours, of a shape without `obstacle`; biases that are missing are 0."""
+    """Convert our weights to theirs, for a shape without `obstacle`; missing biases are 0."""
     import torch
 
     weights = _with_halves(weights, config.position_layout)
@@ -110,7 +110,7 @@ def to_hugging_face(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[
     for ours, names in weight_names(config):
         if ours in weights:
             tensor = weights[ours]
-        else:  # a bias that the model does without
+        else:  # a bias that the model does not have
             size = weights[ours.replace("bias", "weight")].shape[0]
             tensor = torch.zeros(size)
         for name, part in zip(names, tensor.chunk(len(names)), strict=True):
@@ -123,25 +123,25 @@ def to_hugging_face(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[
 
 
 def _with_halves(weights: Mapping[str, Tensor], layout: PositionLayout) -> Mapping[str, Tensor]:
-    """The weights for positions in two halves: the same model, its columns in another order.
+    """Reorder the model dimensions from interleaved sines and cosines to two halves.
 
-    Sines and cosines in turn or in halves are the same numbers. Whatever reads or writes the sum
-    that runs through the layers, D numbers for each token, has its rows or columns moved alike.
+    Both layouts have the same numbers. Whatever reads or writes the residual stream, D numbers for
+    each token, has its columns or rows permuted alike, so the model computes the same.
     """
     import torch
 
     if layout == "halves":
         return weights
-    width = weights["target_embedding.tokens.weight"].shape[1]
-    order = torch.cat([torch.arange(0, width, 2), torch.arange(1, width, 2)])
+    d_model = weights["target_embedding.tokens.weight"].shape[1]
+    order = torch.cat([torch.arange(0, d_model, 2), torch.arange(1, d_model, 2)])
     reads = ("tokens.weight", "in_weight", "inner.weight", "output.weight")
     writes = ("out.weight", "out.bias", "outer.weight", "outer.bias")
-    moved = {}
+    permuted = {}
     for name, tensor in weights.items():
         if name.endswith(reads):
-            moved[name] = tensor[:, order]
+            permuted[name] = tensor[:, order]
         elif name.endswith(writes) or "_add_norm." in name:
-            moved[name] = tensor[order]
+            permuted[name] = tensor[order]
         else:
-            moved[name] = tensor
-    return moved
+            permuted[name] = tensor
+    return permuted

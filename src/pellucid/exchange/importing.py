@@ -1,4 +1,4 @@
-"""A model of somebody else as a bundle."""
+"""Import a foreign model as a bundle."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pellucid.bundle import MANIFEST, Bundle
 from pellucid.config import split_direction
 from pellucid.decoding.ct2.conversion import add_ct2
 from pellucid.errors import ConfigError, InputError
-from pellucid.exchange.foreign import Foreign, need_torch
+from pellucid.exchange.foreign import ForeignModel, need_torch
 from pellucid.exchange.hugging_face import is_hugging_face, read_hugging_face
 from pellucid.exchange.npz import is_npz, read_npz
 
@@ -28,10 +28,9 @@ def import_model(
 ) -> Bundle:
     """Make a bundle of the model in a folder, ready for both engines.
 
-    source: a folder in Hugging Face's format, or with Marian's own .npz. directions: which ways it
-    translates, the default one first; where they are not given, the model's files or its name must
-    tell. name, revision: what MODEL.md says it is. quantization: as ct2/ is stored, None for
-    float32.
+    source: a folder in Hugging Face's format, or with Marian's own .npz. directions: translation
+    directions, the default one first; if unset, the model's files or its name must tell. name,
+    revision: for MODEL.md. quantization: of ct2/; None for float32.
     """
     source = Path(source)
     if not source.is_dir():
@@ -49,7 +48,7 @@ def import_model(
             "(Marian) is needed"
         )
     name = name or source.absolute().name
-    ways = directions_of(foreign, name, directions)
+    all_directions = directions_of(foreign, name, directions)
     check_fits(foreign)
     about = {
         "title": name,
@@ -65,14 +64,14 @@ def import_model(
         foreign.config,
         foreign.weights,
         foreign.tokenizer,
-        directions=ways,
+        directions=all_directions,
         about=about,
     )
     return add_ct2(bundle, quantization)
 
 
-def check_fits(foreign: Foreign) -> None:
-    """Refuse a vocabulary that is not the model's."""
+def check_fits(foreign: ForeignModel) -> None:
+    """Raise an error if the vocabulary is not the model's."""
     config, tokenizer = foreign.config, foreign.tokenizer
     for side, pieces, size in (
         ("target", tokenizer.vocab_size, config.vocab_size),
@@ -85,8 +84,8 @@ def check_fits(foreign: Foreign) -> None:
             )
 
 
-def directions_of(foreign: Foreign, name: str, given: Sequence[str] = ()) -> tuple[str, ...]:
-    """Which ways a model translates, the default one first."""
+def directions_of(foreign: ForeignModel, name: str, given: Sequence[str] = ()) -> tuple[str, ...]:
+    """Return a model's translation directions, the default one first."""
     languages = foreign.tokenizer.languages
     if given:
         for direction in given:
@@ -106,7 +105,7 @@ def directions_of(foreign: Foreign, name: str, given: Sequence[str] = ()) -> tup
 
 
 def _language(code: str | None) -> str | None:
-    """A language code as directions write it, or None for what is none."""
+    """Return a language code as directions write it; None if it is not one."""
     if code is None:
         return None
     code = code.replace("-", "_")
@@ -118,7 +117,7 @@ def _language(code: str | None) -> str | None:
 
 
 def _licence(folder: Path) -> dict[str, str]:
-    """What the head of a model card says of the licence."""
+    """Read the licence from the head of the model card."""
     path = folder / "README.md"
     if not path.is_file():
         return {}

@@ -1,10 +1,10 @@
 """Marian's own format: weights and settings in a .npz, a vocabulary in YAML.
 
 Marian has many architectures in one format. The plain Transformer is ours; any other is refused by
-name, and a weight that is left over in the end is refused too, so that no variant slips through.
+name, and so is a weight that is left over in the end, so that no variant slips through.
 
-Two habits of Marian that later copies of its models lost are kept: the waves of the positions
-reach 10000 exactly at the last one, and the norms add 1e-6.
+Two details of Marian that later copies of its models lost are kept: the wavelengths of the position
+encodings reach 10000 exactly at the last dimension, and the norms have an epsilon of 1e-6.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 from pellucid.config import ModelConfig
 from pellucid.errors import ConfigError, InputError
-from pellucid.exchange.foreign import Foreign, ForeignFileError, read_bytes
+from pellucid.exchange.foreign import ForeignFileError, ForeignModel, read_bytes
 from pellucid.exchange.npz_vocabulary import Vocabularies, read_vocabularies
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 DECODER = "decoder.yml"
 _SETTINGS = "special:model.yml"
-_NEVER = -10_000.0  # a logit whose probability is 0, in float16 too
+_PAD_LOGIT = -10_000.0  # a probability of 0, in float16 too
 
 _MUST_BE = {
     "type": ("transformer", "its type is {}, and only a transformer is the model of the paper"),
@@ -56,12 +56,12 @@ _NORMS: dict[tuple[str, ...], str] = {("", "dan", ""): "post", ("n", "da", "n"):
 
 
 def is_npz(folder: Path) -> bool:
-    """Whether a folder looks like one."""
+    """Whether a folder looks like a model in this format."""
     return any(folder.glob("*.npz"))
 
 
-def read_npz(folder: Path) -> Foreign:
-    """The model in a folder: one .npz, its vocabularies, source.spm and target.spm."""
+def read_npz(folder: Path) -> ForeignModel:
+    """Read the model in a folder: one .npz, its vocabularies, source.spm and target.spm."""
     listed = _listed(folder)
     path = _weights_file(folder, listed.get("models"))
     arrays, settings = _read_arrays(path)
@@ -69,11 +69,11 @@ def read_npz(folder: Path) -> Foreign:
     config = _model_config(settings, arrays, words, path)
     weights = _Converter(config, arrays, words, path).weights()
     about = {"format": f"Marian {settings.get('version', '')}".strip()}
-    return Foreign(config, weights, words.tokenizer, about=about)
+    return ForeignModel(config, weights, words.tokenizer, about=about)
 
 
 def _listed(folder: Path) -> dict[str, Any]:
-    """decoder.yml, which names the model and its vocabularies, where there is one."""
+    """Read decoder.yml, which names the model and its vocabularies, if there is one."""
     if not (folder / DECODER).is_file():
         return {}
     value = read_yaml(read_bytes(folder / DECODER), str(folder / DECODER))
@@ -81,7 +81,7 @@ def _listed(folder: Path) -> dict[str, Any]:
 
 
 def read_yaml(data: bytes, where: str) -> Any:
-    """YAML as plain data."""
+    """Read YAML as plain data."""
     import yaml  # type: ignore[import-untyped]
 
     try:
@@ -106,15 +106,14 @@ def _weights_file(folder: Path, listed: Any) -> Path:
 
 
 def _read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-    """The weights as float32, and the settings that stand beside them."""
+    """Read the weights as float32, and the settings in the same file."""
     try:
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, MemoryError) as error:
         if "Object arrays" in str(error):
             raise ForeignFileError(
-                f"{path} holds Python objects, and loading them could run a program of a stranger: "
-                "refused"
+                f"{path} holds Python objects, and loading them could run arbitrary code: refused"
             ) from None
         raise ForeignFileError(f"{path} cannot be read: {' '.join(str(error).split())}") from None
     if _SETTINGS not in arrays:
@@ -135,7 +134,7 @@ def _read_arrays(path: Path) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
 def _model_config(
     settings: Mapping[str, Any], arrays: Mapping[str, np.ndarray], words: Vocabularies, path: Path
 ) -> ModelConfig:
-    """Our config, or an InputError that says which variant it is."""
+    """Translate the settings to our config; an `InputError` says which variant is refused."""
 
     def refuse(why: str) -> InputError:
         return InputError(f"{path} cannot be imported: {why}")
@@ -153,29 +152,29 @@ def _model_config(
     activation = settings.get("transformer-ffn-activation", "swish")
     if activation not in _ACTIVATIONS:
         raise refuse(f"its activation is {activation!r}, and there are {list(_ACTIVATIONS)}")
-    places = [settings.get(f"transformer-{p}", "") or "" for p in ("preprocess", "postprocess")]
-    places.append(settings.get("transformer-postprocess-top", "") or "")
-    if tuple(places) not in _NORMS:
-        raise refuse(f"its norms stand at {places}, and neither before nor after all sub-layers")
+    norms = [settings.get(f"transformer-{p}", "") or "" for p in ("preprocess", "postprocess")]
+    norms.append(settings.get("transformer-postprocess-top", "") or "")
+    if tuple(norms) not in _NORMS:
+        raise refuse(f"its norms are at {norms}, and neither before nor after all sub-layers")
     try:
-        width = int(settings["dim-emb"])
-        half = max(width // 2, 2)
+        d_model = int(settings["dim-emb"])
+        half = max(d_model // 2, 2)
         shape: dict[str, Any] = {
             "vocab_size": words.size,
             "source_vocab_size": None if words.shared else words.size,
             "pad_id": words.pad,
-            "width": width,
-            "feed_forward_width": int(settings["transformer-dim-ffn"]),
-            "heads": int(settings["transformer-heads"]),
+            "d_model": d_model,
+            "d_ff": int(settings["transformer-dim-ffn"]),
+            "num_heads": int(settings["transformer-heads"]),
             "encoder_layers": int(settings["enc-depth"]),
             "decoder_layers": int(settings["dec-depth"]),
-            "norm": _NORMS[tuple(places)],
+            "norm": _NORMS[tuple(norms)],
             "norm_epsilon": 1e-6,
             "activation": _ACTIVATIONS[activation],
             "position_layout": "halves",
             "position_base": 10000.0 ** (half / (half - 1)),
             "output_bias": True,
-            "tie": _tying(arrays),
+            "tie_embeddings": _tying(arrays),
             "embedding_norm": "n" in str(settings.get("transformer-postprocess-emb", "d")),
         }
         return ModelConfig(**shape)
@@ -190,7 +189,7 @@ def _tying(arrays: Mapping[str, np.ndarray]) -> str:
 
 
 class _Converter:
-    """Marian's weights under our names. Its matrices read from the left: ours are transposed."""
+    """Converts Marian's weights to ours. Its matrices are (in, out): ours are transposed."""
 
     def __init__(
         self,
@@ -202,7 +201,7 @@ class _Converter:
         self.config, self.rest, self.words, self.path = config, dict(arrays), words, path
 
     def weights(self) -> dict[str, Tensor]:
-        """All of them; every one of Marian's must be understood."""
+        """Convert all weights; every one of Marian's must be known."""
         import torch
 
         made = self._vocabulary()
@@ -226,13 +225,15 @@ class _Converter:
 
     def _take(self, name: str) -> np.ndarray:
         if name not in self.rest:
-            raise ForeignFileError(f"{self.path} lacks {name!r}: it is not the model it says")
+            raise ForeignFileError(
+                f"{self.path} lacks {name!r}: it is not the model of its settings"
+            )
         return self.rest.pop(name)
 
     def _vocabulary(self) -> dict[str, np.ndarray]:
-        """Embeddings and output, with a row of zeros for the pad symbol, which Marian has not.
+        """Convert embeddings and output, with a zero row for the pad symbol, which Marian lacks.
 
-        It begins a sentence with no embedding at all: that is what the row is for.
+        Marian starts a sentence with no embedding at all, which is what the zero row does.
         """
         names = {"source": "encoder_Wemb", "target": "decoder_Wemb"}
         made: dict[str, np.ndarray] = {}
@@ -246,7 +247,7 @@ class _Converter:
             made["output.weight"] = self._filled(table, upright, "target")
         else:
             made["output.weight"] = made["target_embedding.tokens.weight"]
-        bias = np.full(self.words.size, _NEVER, np.float32)
+        bias = np.full(self.words.size, _PAD_LOGIT, np.float32)
         count = self.words.count("target")
         given = self.rest.pop("decoder_ff_logit_out_b", np.zeros(count, np.float32)).reshape(-1)
         if len(given) != count:
@@ -267,7 +268,7 @@ class _Converter:
 
     def _layer(self, side: str, number: int) -> dict[str, np.ndarray]:
         ours, theirs = f"{side}.layers.{number}", f"{side}_l{number + 1}"
-        place = "norm_after" if self.config.norm == "post" else "norm_before"
+        norm = "norm_after" if self.config.norm == "post" else "norm_before"
         made: dict[str, np.ndarray] = {}
         attentions = [("attention", "self")] + ([("cross", "context")] if side == "decoder" else [])
         for mine, other in attentions:
@@ -277,10 +278,10 @@ class _Converter:
             made[f"{ours}.{mine}.in_weight"] = np.concatenate(parts)
             made[f"{ours}.{mine}.in_bias"] = np.concatenate(biases)
             made |= self._linear(f"{ours}.{mine}.out", f"{scope}_{{}}o")
-            made |= self._norm(f"{ours}.{mine}_add_norm.{place}", f"{scope}_Wo")
+            made |= self._norm(f"{ours}.{mine}_add_norm.{norm}", f"{scope}_Wo")
         made |= self._linear(f"{ours}.feed_forward.inner", f"{theirs}_ffn_{{}}1")
         made |= self._linear(f"{ours}.feed_forward.outer", f"{theirs}_ffn_{{}}2")
-        return made | self._norm(f"{ours}.feed_forward_add_norm.{place}", f"{theirs}_ffn_ffn")
+        return made | self._norm(f"{ours}.feed_forward_add_norm.{norm}", f"{theirs}_ffn_ffn")
 
     def _linear(self, ours: str, theirs: str) -> dict[str, np.ndarray]:
         return {

@@ -23,27 +23,27 @@ _PAD, _END, _UNKNOWN = "<pad>", "</s>", "<unk>"
 
 @dataclass(frozen=True)
 class Vocabularies:
-    """Both sides' pieces, filled up to the same size, with the pad symbol last."""
+    """The pieces of both sides, padded to the same size, with the pad symbol last."""
 
     tokenizer: MarianTokenizer
     counts: dict[str, int]
-    """Pieces that Marian's files have, by side."""
+    """Number of pieces in Marian's files, by side."""
     shared: bool
-    """Whether both sides have the same ones."""
+    """Whether both sides have the same vocabulary."""
     pad: int
 
     @property
     def size(self) -> int:
-        """Number of ids, on both sides."""
+        """Number of ids, of each side."""
         return self.pad + 1
 
     def count(self, side: str) -> int:
-        """Pieces of a side, without those that were filled up."""
+        """Return the number of pieces of a side, without the padding."""
         return self.counts[side]
 
 
 def read_vocabularies(folder: Path, listed: Any) -> Vocabularies:
-    """The vocabularies that decoder.yml lists, or that the folder has."""
+    """Read the vocabularies that decoder.yml lists, or that are in the folder."""
     paths = _files(folder, listed)
     tables = [read_ids(path) for path in paths]
     source, target = tables[0], tables[-1]
@@ -54,7 +54,9 @@ def read_vocabularies(folder: Path, listed: Any) -> Vocabularies:
             raise ForeignFileError(f"{path} does not have each id from 0 to {len(ids) - 1} once")
         for piece in (_END, _UNKNOWN):
             if piece not in ids or ids[piece] != source[piece]:
-                raise ForeignFileError(f"{path} has no {piece}, or elsewhere than the other side")
+                raise ForeignFileError(
+                    f"{path} has no {piece}, or with another id than the other side"
+                )
         if _PAD in ids:
             raise ForeignFileError(f"{path} has a piece {_PAD}, which Marian does without: refused")
     special = {"pad": pad, "start": pad, "end": source[_END], "unknown": source[_UNKNOWN]}
@@ -74,7 +76,7 @@ def read_vocabularies(folder: Path, listed: Any) -> Vocabularies:
 
 
 def _files(folder: Path, listed: Any) -> list[Path]:
-    """The vocabulary of the source and of the target; one for both is there once or twice."""
+    """Return the vocabularies of source and target; a shared one is listed once or twice."""
     if isinstance(listed, list) and listed:
         return [folder / Path(str(name)).name for name in (listed[0], listed[-1])]
     found = [p for p in sorted(folder.glob("*.yml")) if "vocab" in p.name]
@@ -90,12 +92,12 @@ def _files(folder: Path, listed: Any) -> list[Path]:
 
 
 def read_ids(path: Path) -> dict[str, int]:
-    """Each piece of a vocabulary with its id."""
+    """Read each piece of a vocabulary with its id."""
     if path.suffix == ".spm":
         return _sentencepiece_ids(path)
     import yaml  # type: ignore[import-untyped]
 
-    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # every scalar stays the text it is
+    loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)  # every scalar stays text
     try:
         value = yaml.load(read_bytes(path), Loader=loader)
         return {str(piece): int(token) for piece, token in value.items()}
@@ -116,12 +118,12 @@ def _sentencepiece_ids(path: Path) -> dict[str, int]:
 
 
 def _pieces_file(folder: Path, name: str, vocabulary: Path) -> bytes:
-    """The SentencePiece model that cuts a side: a file of its own, or the vocabulary itself."""
+    """Read the SentencePiece model of a side: a file of its own, or the vocabulary itself."""
     return read_bytes(vocabulary if vocabulary.suffix == ".spm" else folder / name)
 
 
 def _filled(ids: dict[str, int], pad: int) -> bytes:
-    """vocab.json of a side: as long as the longer one, and the pad symbol after it."""
+    """Return vocab.json of a side: padded to the longer one, with the pad symbol after it."""
     full = dict(ids)
     for token in range(len(ids), pad):
         full[f"<unused {token}>"] = token

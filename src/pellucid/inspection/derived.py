@@ -1,4 +1,4 @@
-"""What the panels need beside the tensors that the model itself records: all of it small."""
+"""Tensors of a trace that are derived from those that the model records."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ from pellucid.model.positions import wave_angles
 
 
 def derived(model: Transformer, tensors: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Further tensors of a trace, by name.
+    """Return further tensors of a trace, by name.
 
-    `encoder.growth` and `decoder.growth`, (sub-layers, T, 4): the length of a token's vector before
-    a sub-layer, of what the sub-layer adds and of the vector after it, and the cosine of the first
-    two. `….output_bias` (D): the bias of W_O, where there is one. `rotary.angles` (T, K / 2): by
-    how much each pair of numbers is turned at each position.
+    `encoder.growth` and `decoder.growth`, (sub-layers, T, 4): the L2 norms of a token's vector
+    before a sub-layer, of what the sub-layer adds and of the vector after it, and the cosine
+    similarity of the first two. `….output_bias` (D): the bias of W_O, if there is one.
+    `rotary.angles` (T, K / 2): the angle by which each pair of dimensions is rotated at each
+    position.
     """
     config = model.config
     found: dict[str, np.ndarray] = {}
@@ -31,22 +32,22 @@ def derived(model: Transformer, tensors: Mapping[str, np.ndarray]) -> dict[str, 
                 found[f"{part}.output_bias"] = bias
     if config.position_encoding == "rotary":
         longest = max(len(tensors["source.ids"]), len(tensors["target.ids"]))
-        angles = wave_angles(longest, config.head_dim, config.position_base)
+        angles = wave_angles(longest, config.head_dim, config.rope_theta)
         found["rotary.angles"] = angles.float().numpy()
     return found
 
 
 def log_probabilities(logits: np.ndarray, answers: Sequence[int]) -> np.ndarray:
-    """The log-probability of the answer at each place, (T); of logits (T, V)."""
+    """Return the log-probability of the predicted token at each position, (T)."""
     exact = logits.astype(np.float64)
-    highest = exact.max(axis=-1, keepdims=True)
-    total = highest[:, 0] + np.log(np.exp(exact - highest).sum(axis=-1))
+    largest = exact.max(axis=-1, keepdims=True)
+    total = largest[:, 0] + np.log(np.exp(exact - largest).sum(axis=-1))  # log-sum-exp
     found: np.ndarray = exact[np.arange(len(answers)), list(answers)] - total
     return found.astype(np.float32)
 
 
 def sublayers(stack: str, layers: int) -> list[str]:
-    """The names of a stack's sub-layers in the order in which they work."""
+    """Return the names of a stack's sub-layers in the order of computation."""
     inside = ["self", "feed_forward"] if stack == "encoder" else ["self", "cross", "feed_forward"]
     return [f"{stack}.{number}.{part}" for number in range(layers) for part in inside]
 
@@ -56,9 +57,9 @@ def _growth(tensors: Mapping[str, np.ndarray], part: str) -> np.ndarray:
         tensors[f"{part}.residual_{name}"].astype(np.float64)
         for name in ("before", "added", "after")
     )
-    lengths = [np.linalg.norm(x, axis=-1) for x in (before, added, after)]
-    cosine = (before * added).sum(-1) / np.maximum(lengths[0] * lengths[1], 1e-30)
-    return np.stack([*lengths, cosine], axis=-1).astype(np.float32)
+    norms = [np.linalg.norm(x, axis=-1) for x in (before, added, after)]
+    cosine = (before * added).sum(-1) / np.maximum(norms[0] * norms[1], 1e-30)
+    return np.stack([*norms, cosine], axis=-1).astype(np.float32)
 
 
 def _output_bias(model: Transformer, part: str) -> np.ndarray | None:
@@ -70,6 +71,6 @@ def _output_bias(model: Transformer, part: str) -> np.ndarray | None:
 
 
 def attention_of(model: Transformer, stack: str, number: int, *, cross: bool) -> Any:
-    """The attention of a layer: its self-attention or, in the decoder, its cross-attention."""
+    """Return a layer's attention module: self-attention or, in the decoder, cross-attention."""
     layer: Any = getattr(model, stack).layers[number]
     return layer.cross if cross else layer.attention

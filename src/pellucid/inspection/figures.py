@@ -1,4 +1,4 @@
-"""Pictures of a trace, each one SVG that stands alone: for a lecture, a book, a notebook."""
+"""Figures of a trace, each a self-contained SVG: for a lecture, a book, a notebook."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _NAMES = {
 
 
 def shown(piece: str) -> str:
-    """A piece as a person reads it: the mark of a space is left out, a lone one is shown."""
+    """Return a piece for display: without the space mark, or ␣ if it is nothing else."""
     return piece.replace("▁", "") or "␣"
 
 
@@ -66,16 +66,16 @@ def attention_svg(
     layer: int | Literal["mean"] = -1,
     head: int | Literal["mean"] = "mean",
 ) -> str:
-    """An attention map: who looks (rows) at whom (columns), the darker the more.
+    """Draw an attention map: queries (rows) and keys (columns), the darker the higher the weight.
 
-    In cross-attention a row is named after the token that is written there.
+    In cross-attention a row is labelled with the token that is predicted there.
     """
     weights = trace.attention(kind, layer, head)
     source, read, written = trace.tokens
     rows = {"encoder": source, "decoder": read, "cross": written}[kind]
     columns = read if kind == "decoder" else source
     where = "mean of all layers" if layer == "mean" else f"layer {_from_one(trace, kind, layer)}"
-    which = "mean of the heads" if head == "mean" else f"head {head % trace.model['heads'] + 1}"
+    which = "mean of the heads" if head == "mean" else f"head {head % trace.model['num_heads'] + 1}"
     title = f"{_NAMES[kind]}, {where}, {which}"
     return standalone(attention_map(title, _labels(columns), _labels(rows), weights.tolist()))
 
@@ -90,7 +90,7 @@ def _labels(tokens: Sequence[Token]) -> list[str]:
 
 
 def positions_svg(values: np.ndarray, title: str) -> str:
-    """The matrix of positions (positions, width): blue above 0, orange below, white at 0."""
+    """Draw position encodings (positions, d_model): blue above 0, orange below, white at 0."""
     rows, columns = values.shape
     high, wide = round(max(4, min(14, 420 / rows))), round(max(1, min(12, 900 / columns)))
     left, top = 44, 34
@@ -126,7 +126,7 @@ def positions_svg(values: np.ndarray, title: str) -> str:
 
 
 def _by_colour(values: np.ndarray) -> dict[tuple[str, float], list[tuple[int, int]]]:
-    """The cells of each colour and opacity, so that a picture says each of them once."""
+    """Return the cells of each colour and opacity, so that each is written once."""
     found: dict[tuple[str, float], list[tuple[int, int]]] = {}
     shares = np.round(values / (float(np.abs(values).max()) or 1.0), 2)
     for (row, column), share in np.ndenumerate(shares):
@@ -137,21 +137,21 @@ def _by_colour(values: np.ndarray) -> dict[tuple[str, float], list[tuple[int, in
 
 
 def beam_svg(trace: Trace, candidates: int | None = None) -> str:
-    """The tree of a search: a column for each round, kept, pruned and ended ways, the winner."""
-    most = candidates or 2 * int(trace.options["beam"])
+    """Draw the tree of a search: a column per round with kept, pruned and finished candidates."""
+    most = candidates or 2 * int(trace.options["beam_size"])
     across, down, left, top = 108, 40, 70, 48
     rounds = [one.candidates[:most] for one in trace.beam]
     winner = _winner(trace)
     places: dict[tuple[int, int], tuple[float, float]] = {(-1, 0): (left, top + down)}
     edges, nodes = [], [_node(left, top + down, "kept", "<s>", "")]
     kept_before: list[int] = [0]
-    for number, ways in enumerate(rounds):
+    for number, shown_candidates in enumerate(rounds):
         kept: list[int] = []
-        for row, way in enumerate(ways):
+        for row, way in enumerate(shown_candidates):
             x, y = left + across * (number + 1), top + down * (row + 1)
             parent = places[(number - 1, kept_before[way.parent])]
             best = winner.get(number) == (way.parent, way.token)
-            fate = {Fate.KEPT: "kept", Fate.ENDED: "ended"}.get(way.fate, "pruned")
+            fate = {Fate.KEPT: "kept", Fate.FINISHED: "ended"}.get(way.fate, "pruned")
             bend = (parent[0] + x) / 2
             edges.append(
                 f'<path class="edge{" best" if best else ""}" d="M{parent[0] + 40:.0f} '
@@ -165,7 +165,7 @@ def beam_svg(trace: Trace, candidates: int | None = None) -> str:
     width = left + across * (len(rounds) + 1) - 30
     height = top + down * (max((len(ways) for ways in rounds), default=1) + 1)
     title = (
-        f"Beam search, beam {trace.options['beam']}: a column a round, with the sum of the "
+        f"Beam search, beam {trace.options['beam_size']}: a column a round, with the sum of the "
         "log-probabilities; blue goes on, dashed is dropped, green has ended"
     )
     opening = (
@@ -186,7 +186,7 @@ def _node(x: float, y: float, fate: str, piece: str, note: str) -> str:
 
 
 def _winner(trace: Trace) -> dict[int, tuple[int, int]]:
-    """By round: the parent and the token of the way that the answer took."""
+    """Return for each round the parent and the token of the candidate that the output contains."""
     answer = [*trace.hypotheses[0].tokens]
     if trace.hypotheses[0].ended == "eos":
         answer.append(trace.tokens.answers[-1].id)
@@ -204,15 +204,15 @@ def _winner(trace: Trace) -> dict[int, tuple[int, int]]:
 
 
 def _rank(candidates: Sequence[Candidate], way: Candidate) -> int:
-    """Which hypothesis of the next round a kept candidate is."""
+    """Return the index of a kept candidate among the hypotheses of the next round."""
     kept = [c for c in candidates if c.fate is Fate.KEPT]
     return kept.index(way) if way in kept else -1
 
 
 def standalone(svg: str) -> str:
-    """An SVG with its own colours and a margin, for a file of its own.
+    """Return an SVG with its own colours and a margin, for a file of its own.
 
-    Colours are written out: few programs but browsers know CSS variables.
+    Colours are written out, as few programs other than browsers support CSS variables.
     """
     opening, rest = svg.split(">", 1)
     width, height = _VIEW.search(opening)[1].split()  # type: ignore[index]

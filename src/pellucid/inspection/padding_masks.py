@@ -1,4 +1,4 @@
-"""Several sentences as one batch: where padding stands, and which masks hide it and the future."""
+"""The masks of a batch: where padding is, and how it and later positions are masked."""
 
 from __future__ import annotations
 
@@ -16,29 +16,28 @@ from pellucid.decoding.torch.engine import run
 from pellucid.decoding.torch.predictor import padded
 from pellucid.errors import InputError
 from pellucid.inspection.trace import Token
-from pellucid.inspection.tracing import LONGEST, tokens_of
-from pellucid.model import TensorTrace as Recorder
-from pellucid.model import Transformer
+from pellucid.inspection.tracing import MAX_LENGTH, tokens_of
+from pellucid.model import TensorTrace, Transformer
 from pellucid.model.masks import causal_mask, padding_mask, target_padding_mask
 from pellucid.tokenizers.base import Subwords
 
-MOST_SENTENCES = 4
+MAX_SENTENCES = 4
 
 
 @dataclass(frozen=True)
 class Masks:
-    """A batch of B sentences as the model saw it. A mask is True where one may look."""
+    """A batch of B sentences and its masks, which are True where attention is allowed."""
 
     source: tuple[tuple[Token, ...], ...]
-    """(B, S): what the encoder reads, shorter ones filled up."""
+    """(B, S): what the encoder reads, shorter sentences padded."""
     target: tuple[tuple[Token, ...], ...]
     """(B, T): what the decoder reads."""
     source_padding: np.ndarray
-    """(B, S): where there is a source token."""
+    """(B, S): True at source tokens, False at padding."""
     target_padding: np.ndarray
-    """(B, T): where there is a target token."""
+    """(B, T): True at target tokens, False at padding."""
     causal: np.ndarray
-    """(T, T): a token looks at itself and at those before it."""
+    """(T, T): a token attends to itself and to those before it."""
     encoder: np.ndarray
     """(B, S, S), as the encoder's self-attention used it."""
     decoder: np.ndarray
@@ -46,11 +45,11 @@ class Masks:
     cross: np.ndarray
     """(B, T, S), as the cross-attention used it."""
     difference: float
-    """The most by which a logit of a sentence differs from that of the sentence alone, without
-    padding."""
+    """Largest difference of a logit between a sentence in the batch and the same sentence alone,
+    without padding."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON; a mask as zeros and ones."""
+        """Return plain values, ready for JSON; masks as zeros and ones."""
         plain = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {
             name: value.astype(int).tolist() if isinstance(value, np.ndarray) else value
@@ -65,28 +64,28 @@ def look_at_masks(
     texts: Sequence[str],
     direction: str,
 ) -> Masks:
-    """Translate some sentences (greedily), then read all of them at once, as training does."""
-    if not 1 <= len(texts) <= MOST_SENTENCES:
-        raise InputError(f"{len(texts)} sentences: a look at masks takes 1 to {MOST_SENTENCES}")
+    """Translate sentences greedily, then run them as one teacher-forced batch, as in training."""
+    if not 1 <= len(texts) <= MAX_SENTENCES:
+        raise InputError(f"{len(texts)} sentences: a look at masks takes 1 to {MAX_SENTENCES}")
     language = direction.split("-")[1]
     sources = [tokenizer.encode(text, target_language=language) for text in texts]
-    if max(map(len, sources)) > LONGEST:
+    if max(map(len, sources)) > MAX_LENGTH:
         raise InputError(
             f"a sentence has {max(map(len, sources))} tokens, and a look inside holds at most "
-            f"{LONGEST}: take shorter ones"
+            f"{MAX_LENGTH}: take shorter ones"
         )
-    results = run(model, special, sources, DecodingOptions(beam_size=1, max_length=LONGEST))
+    results = run(model, special, sources, DecodingOptions(beam_size=1, max_length=MAX_LENGTH))
     targets = [[special.start, *result.best.tokens] for result in results]
     cpu = torch.device("cpu")
     source, target = (padded(rows, special.pad, cpu) for rows in (sources, targets))
-    recorder = Recorder(only=["*.0.*.mask", "logits"])
+    recorded = TensorTrace(only=["*.0.*.mask", "logits"])
     with torch.inference_mode():
-        model(source, target, trace=recorder)
+        model(source, target, trace=recorded)
         alone = [
             model(torch.tensor([s]), torch.tensor([t]))[0]
             for s, t in zip(sources, targets, strict=True)
         ]
-    whole = recorder["logits"]
+    whole = recorded["logits"]
     (B, S), T = source.shape, target.shape[1]
     return Masks(
         source=tuple(tokens_of(tokenizer, row, "source") for row in source.tolist()),
@@ -94,9 +93,9 @@ def look_at_masks(
         source_padding=padding_mask(source, special.pad)[:, 0, 0].numpy(),
         target_padding=target_padding_mask(target, special.pad)[:, 0, 0].numpy(),
         causal=causal_mask(T)[0, 0].numpy(),
-        encoder=_spread(recorder["encoder.0.self.mask"], B, S, S),
-        decoder=_spread(recorder["decoder.0.self.mask"], B, T, T),
-        cross=_spread(recorder["decoder.0.cross.mask"], B, T, S),
+        encoder=_spread(recorded["encoder.0.self.mask"], B, S, S),
+        decoder=_spread(recorded["decoder.0.self.mask"], B, T, T),
+        cross=_spread(recorded["decoder.0.cross.mask"], B, T, S),
         difference=max(
             float((whole[row, : len(one)] - one).abs().max()) for row, one in enumerate(alone)
         ),
@@ -104,6 +103,6 @@ def look_at_masks(
 
 
 def _spread(mask: Tensor, batch: int, queries: int, keys: int) -> np.ndarray:
-    """A mask as the model held it, (B or 1, 1, queries or 1, keys), for every query."""
+    """Return a mask of the model, (B or 1, 1, queries or 1, keys), expanded to every query."""
     spread: np.ndarray = mask[:, 0].expand(batch, queries, keys).numpy()
     return spread

@@ -1,7 +1,7 @@
-"""Everything that happened for one sentence: every tensor by name, the search, the cache.
+"""The trace of one sentence: every tensor by name, the search, the KV cache.
 
 A trace is data (numpy arrays and plain values): it needs no PyTorch once it is made, and is saved
-and loaded as one file.
+to and loaded from one file.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from pydantic import TypeAdapter
 from pellucid.decoding.steps import Candidate
 from pellucid.errors import InputError
 
-FORMAT = 1
+FORMAT = 2
 LARGEST_FILE = 1 << 30
 _UNREADABLE = (KeyError, ValueError, TypeError, AttributeError, RecursionError)
 
 Kind = Literal["encoder", "decoder", "cross"]
-_PLACES: dict[str, str] = {
+_TENSORS: dict[str, str] = {
     "encoder": "encoder.{}.self",
     "decoder": "decoder.{}.self",
     "cross": "decoder.{}.cross",
@@ -32,33 +32,33 @@ _PLACES: dict[str, str] = {
 
 
 class Token(NamedTuple):
-    """A token as a person reads it."""
+    """A token id and its piece."""
 
     id: int
     piece: str
 
 
 class Tokens(NamedTuple):
-    """The two sides of a sentence, special symbols included, as the model sees them."""
+    """Source and target of a sentence with their special tokens, as the model reads them."""
 
     source: tuple[Token, ...]
-    """With the tag of the target language and the end symbol."""
+    """With the tag of the target language and the end token."""
     target: tuple[Token, ...]
-    """What the decoder reads: the start symbol, then the output."""
+    """Decoder input: the start token, then the output."""
     answers: tuple[Token, ...]
-    """What it answers at each place: the output, then the end symbol, or where the output was cut
-    the most likely next token."""
+    """Predicted token at each position: the output, then the end token, or where the output was cut
+    the most probable next token."""
 
 
 class Round(NamedTuple):
-    """One round of the search: how long hypotheses are after it, and what became of each way."""
+    """One round of the search: the length of the hypotheses after it, and its candidates."""
 
     length: int
     candidates: tuple[Candidate, ...]
 
 
-class Ended(NamedTuple):
-    """A hypothesis that ended."""
+class FinishedHypothesis(NamedTuple):
+    """A finished hypothesis with its text."""
 
     tokens: tuple[int, ...]
     length: int
@@ -69,25 +69,25 @@ class Ended(NamedTuple):
 
 
 class CacheRow(NamedTuple):
-    """The decoder's memory after a round."""
+    """The KV cache after a round of the search."""
 
     length: int
     rows: int
-    """Hypotheses that have a row."""
+    """Number of hypotheses, each with a row."""
     own_bytes: int
-    """Keys and values of the output so far, all layers."""
+    """Bytes of the self-attention keys and values, all layers."""
     cross_bytes: int
-    """Keys and values of the source, computed once."""
+    """Bytes of the cross-attention keys and values, computed once."""
     parents: tuple[int, ...]
-    """Which row of the round before each row goes on from."""
+    """Row of the round before that each row continues."""
     products: int
     """Multiply-adds of this round with the cache."""
     products_without: int
-    """Those of reading the whole output again, as it would be without a cache."""
+    """Multiply-adds without a cache, which computes all positions again."""
 
 
 class LensGuess(NamedTuple):
-    """What the model would say at a place if it stopped after a layer."""
+    """A token that the model would predict if it stopped after a layer (logit lens)."""
 
     token: Token
     probability: float
@@ -95,7 +95,7 @@ class LensGuess(NamedTuple):
 
 @dataclass(frozen=True)
 class Trace(Mapping[str, np.ndarray]):
-    """What happened inside for one sentence; `Translator.look` makes one.
+    """What happened inside the model for one sentence; `Translator.look` makes one.
 
     `trace["decoder.2.cross.weights"]` is a tensor by name (`trace.names("*.weights")` lists them),
     without the batch dimension: an attention map is (H, T, S).
@@ -108,19 +108,19 @@ class Trace(Mapping[str, np.ndarray]):
     tensors: Mapping[str, np.ndarray] = field(repr=False)
     beam: tuple[Round, ...] = field(repr=False)
     """The rounds of the search."""
-    hypotheses: tuple[Ended, ...] = field(repr=False)
-    """Those that ended, best first; the first is the answer."""
+    hypotheses: tuple[FinishedHypothesis, ...] = field(repr=False)
+    """Finished hypotheses, best first; the first is the output."""
     cache: tuple[CacheRow, ...] = field(repr=False)
     model: Mapping[str, Any] = field(repr=False)
-    """The shape of the model."""
+    """Configuration of the model."""
     options: Mapping[str, Any] = field(repr=False)
-    """How it was searched."""
+    """Decoding options."""
     lens: tuple[tuple[tuple[LensGuess, ...], ...], ...] = field(repr=False, default=())
-    """By decoder layer, then by place: the best guesses after that layer."""
+    """By decoder layer, then by position: the best guesses after that layer."""
     pieces: Mapping[int, str] = field(repr=False, default_factory=dict)
-    """The piece of every token id that appears anywhere in the search."""
+    """Piece of every token id that occurs in the search."""
     changed: tuple[str, ...] = ()
-    """What was changed in the model or the sentence for a what-if, in words."""
+    """Changes to the model or the sentence for a what-if, in words."""
 
     def __getitem__(self, name: str) -> np.ndarray:
         try:
@@ -137,12 +137,12 @@ class Trace(Mapping[str, np.ndarray]):
         return len(self.tensors)
 
     def names(self, pattern: str = "*") -> list[str]:
-        """The names of the tensors that match a pattern, in the order of computation."""
+        """Return the names of the tensors that match a pattern, in the order of computation."""
         return [name for name in self.tensors if fnmatchcase(name, pattern)]
 
     @property
     def bytes(self) -> int:
-        """Memory of the tensors."""
+        """Size of all tensors in memory."""
         return sum(tensor.nbytes for tensor in self.tensors.values())
 
     def attention(
@@ -151,17 +151,17 @@ class Trace(Mapping[str, np.ndarray]):
         layer: int | Literal["mean"] = -1,
         head: int | Literal["mean"] = "mean",
     ) -> np.ndarray:
-        """Attention weights (from, to): rows are those who look, and each row sums to 1.
+        """Return attention weights (queries, keys); each row sums to 1.
 
-        kind: "encoder" (source to source), "decoder" (output to output, masked) or "cross" (output
+        kind: "encoder" (source to source), "decoder" (target to target, masked) or "cross" (target
         to source). layer: counted from 0, negative from the top, or "mean". head: one, or "mean".
         """
-        if kind not in _PLACES:
+        if kind not in _TENSORS:
             raise InputError(f"no attention {kind!r}: choose encoder, decoder or cross")
         side = "encoder" if kind == "encoder" else "decoder"
         depth = int(self.model[f"{side}_layers"])
         layers = list(range(depth)) if layer == "mean" else [_counted(layer, depth, "layer")]
-        maps = [self[_PLACES[kind].format(number) + ".weights"] for number in layers]
+        maps = [self[_TENSORS[kind].format(number) + ".weights"] for number in layers]
         if head != "mean":
             number = _counted(head, maps[0].shape[0], "head")
             maps = [weights[number : number + 1] for weights in maps]
@@ -169,16 +169,16 @@ class Trace(Mapping[str, np.ndarray]):
         return mean
 
     def save(self, path: Path | str) -> None:
-        """Write all of it to one file (safetensors, with the rest as JSON in its header)."""
+        """Write the trace to one file (safetensors, with the rest as JSON in its header)."""
         from safetensors.numpy import save_file
 
-        about = {"format": FORMAT, **_plain(self)}
+        about = {"format": FORMAT, **_plain_values(self)}
         tensors = {name: np.ascontiguousarray(tensor) for name, tensor in self.tensors.items()}
         save_file(tensors, path, metadata={"pellucid trace": json.dumps(about)})
 
     @classmethod
     def load(cls, path: Path | str) -> Trace:
-        """A trace that was saved."""
+        """Load a trace that was saved."""
         from safetensors import SafetensorError, safe_open
 
         path = Path(path)
@@ -192,21 +192,21 @@ class Trace(Mapping[str, np.ndarray]):
                 if about.pop("format") != FORMAT:
                     raise InputError(f"{path} is a trace of another version of Pellucid")
                 tensors = {name: file.get_tensor(name) for name in about.pop("order")}
-            return cls(tensors=tensors, **_read(about))
+            return cls(tensors=tensors, **_fields(about))
         except (SafetensorError, *_UNREADABLE) as error:
             reason = " ".join(str(error).split())[:120]
             raise InputError(f"{path} is not a trace of Pellucid: {reason}") from None
 
     def as_dict(self, tensors: bool | Sequence[str] = False) -> dict[str, Any]:
-        """Plain values, ready for JSON; with the tensors that match some patterns, or all."""
+        """Return plain values, ready for JSON; tensors: patterns of names to include, or True."""
         patterns = ["*"] if tensors is True else tensors or []
-        found = _plain(self)
+        found = _plain_values(self)
         shapes = {name: list(self[name].shape) for name in found.pop("order")}
         wanted = [n for n in self.tensors if any(fnmatchcase(n, p) for p in patterns)]
         return {**found, "shapes": shapes, "tensors": {n: self[n].tolist() for n in wanted}}
 
     def _repr_html_(self) -> str:
-        """The cross-attention as a picture, for notebooks."""
+        """Return the cross-attention as a picture, for notebooks."""
         from pellucid.inspection.figures import attention_svg
 
         return attention_svg(self)
@@ -218,8 +218,8 @@ def _counted(number: int, count: int, what: str) -> int:
     return number % count
 
 
-def _plain(trace: Trace) -> dict[str, Any]:
-    """All but the tensors as plain values, and the order of the tensors."""
+def _plain_values(trace: Trace) -> dict[str, Any]:
+    """Return all but the tensors as plain values, and the order of the tensors."""
     found: dict[str, Any] = {"order": list(trace.tensors)}
     for entry in fields(trace):
         if entry.name != "tensors":
@@ -232,8 +232,8 @@ def _plain(trace: Trace) -> dict[str, Any]:
     return found
 
 
-def _read(about: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a trace from their plain values, each checked against its type."""
+def _fields(about: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a trace from plain values, each checked against its type."""
     types = get_type_hints(Trace)
     del types["tensors"]
     if about.keys() != types.keys():

@@ -1,4 +1,4 @@
-"""Looking inside: run one sentence through the model with everything recorded."""
+"""Looking inside: translate one sentence and record everything that the model computes."""
 
 from __future__ import annotations
 
@@ -11,31 +11,40 @@ import torch
 
 from pellucid.decoding.engine import SpecialIds
 from pellucid.decoding.options import DecodingOptions
-from pellucid.decoding.steps import Fate, Result, Step, drained
+from pellucid.decoding.steps import Fate, Result, Step, run_to_end
 from pellucid.decoding.torch.engine import search
 from pellucid.errors import InputError
 from pellucid.inspection.derived import attention_of, derived, log_probabilities
-from pellucid.inspection.trace import CacheRow, Ended, LensGuess, Round, Token, Tokens, Trace
-from pellucid.model import TensorTrace as Recorder
-from pellucid.model import Transformer
+from pellucid.inspection.trace import (
+    CacheRow,
+    FinishedHypothesis,
+    LensGuess,
+    Round,
+    Token,
+    Tokens,
+    Trace,
+)
+from pellucid.model import TensorTrace, Transformer
 from pellucid.model.flops import step_flops
 from pellucid.text.casing import lowered
 from pellucid.tokenizers.base import Side, Subwords
 
-LONGEST = 256
-"""Tokens of a side; attention maps grow with the square of it."""
+MAX_LENGTH = 256
+"""Most tokens of source and target; attention maps grow with its square."""
 
 LENS_GUESSES = 5
+"""Tokens that the logit lens gives for each layer and position."""
+
 NAMED_LOGITS = 20
-"""How many of the best tokens at each place have their piece in the trace."""
+"""Number of the best tokens at each position whose piece is in the trace."""
 
 
 @dataclass(frozen=True)
-class HeadOff:
-    """A head that is to be switched off: what it would add to the output is left out."""
+class AblatedHead:
+    """An attention head to switch off: its part of the output is left out (head ablation)."""
 
     kind: str
-    """encoder, decoder (its self-attention) or cross."""
+    """encoder (self-attention), decoder (self-attention) or cross."""
     layer: int
     head: int
 
@@ -53,47 +62,47 @@ def look_inside(
     *,
     prefix: Sequence[int] = (),
     without: Sequence[int] = (),
-    off: Sequence[HeadOff] = (),
+    off: Sequence[AblatedHead] = (),
 ) -> Trace:
-    """The trace of one sentence, which is read as the translator reads it.
+    """Return the trace of one sentence, which is tokenized as the translator does it.
 
-    prefix: token ids that the output has to begin with. without: positions of source tokens that
-    are taken out. off: heads that are switched off.
+    prefix: token ids that the output must begin with. without: positions of source tokens to
+    remove. off: attention heads to switch off.
     """
     if not text.strip():
         raise InputError("there is nothing to look at: write a sentence")
-    source, target = direction.split("-")[:2]
-    small = lowered(text, source, lambda some: len(tokenizer.encode(some)))
-    ids = tokenizer.encode(small or text, target_language=target)
-    left_out = _positions(ids, without, tokenizer.lead)
+    source_language, target_language = direction.split("-")[:2]
+    small = lowered(text, source_language, lambda some: len(tokenizer.encode(some)))
+    ids = tokenizer.encode(small or text, target_language=target_language)
+    removed = _checked_positions(ids, without, tokenizer.lead)
     changed = ["capitals, which the model hardly knows, read as small letters"] if small else []
-    changed += [f"source token {tokenizer.piece(ids[i])!r} taken out" for i in left_out]
+    changed += [f"source token {tokenizer.piece(ids[i])!r} taken out" for i in removed]
     if prefix:
         changed.append(f"the output has to begin with {tokenizer.decode(prefix)!r}")
-    ids = [token for i, token in enumerate(ids) if i not in left_out]
-    if len(ids) > LONGEST:
+    ids = [token for i, token in enumerate(ids) if i not in removed]
+    if len(ids) > MAX_LENGTH:
         raise InputError(
-            f"the sentence has {len(ids)} tokens, and a look inside holds at most {LONGEST}: "
+            f"the sentence has {len(ids)} tokens, and a look inside holds at most {MAX_LENGTH}: "
             "look at a shorter one"
         )
-    longest = min(LONGEST, options.max_length or LONGEST)
+    longest = min(MAX_LENGTH, options.max_length or MAX_LENGTH)
     options = options.changed(max_length=longest, n_best=1)
     model = without_heads(model, off) if off else model
-    steps, result = _searched(model, special, ids, options, prefix)
-    recorder = Recorder()
-    written = [special.start, *result.best.tokens]
+    steps, result = _search(model, special, ids, options, prefix)
+    recorded = TensorTrace()
+    target = [special.start, *result.best.tokens]
     with torch.inference_mode():
-        model(torch.tensor([ids]), torch.tensor([written]), trace=recorder)
-        tensors = {name: _plain(name, recorder[name]) for name in recorder}
+        model(torch.tensor([ids]), torch.tensor([target]), trace=recorded)
+        tensors = {name: _array(name, recorded[name]) for name in recorded}
         tensors |= derived(model, tensors)
-        lens = _lens(model, tokenizer, recorder)
+        lens = _lens(model, tokenizer, recorded)
         cache = _cache(model, ids, special, steps, prefix)
-        likely = recorder["logits"][0].topk(min(NAMED_LOGITS, model.config.vocab_size)).indices
+        likely = recorded["logits"][0].topk(min(NAMED_LOGITS, model.config.vocab_size)).indices
     last = special.end if result.best.ended == "eos" else int(likely[-1, 0])
     answers = [*result.best.tokens, last]
     tensors["log_probabilities"] = log_probabilities(tensors["logits"], answers)
     rounds = tuple(Round(step.length, tuple(step.candidates(0))) for step in steps)
-    seen = {c.token for one in rounds for c in one.candidates} | {*ids, *written, *answers}
+    seen = {c.token for one in rounds for c in one.candidates} | {*ids, *target, *answers}
     seen |= set(likely.flatten().tolist())
     return Trace(
         source=text,
@@ -101,12 +110,12 @@ def look_inside(
         direction=direction,
         tokens=Tokens(
             tokens_of(tokenizer, ids, "source"),
-            tokens_of(tokenizer, written),
+            tokens_of(tokenizer, target),
             tokens_of(tokenizer, answers),
         ),
         tensors=tensors,
         beam=rounds,
-        hypotheses=_ended(tokenizer, steps, result),
+        hypotheses=_finished(tokenizer, steps, result),
         cache=cache,
         model=model.config.model_dump(mode="json"),
         options=options.model_dump(mode="json"),
@@ -116,8 +125,8 @@ def look_inside(
     )
 
 
-def without_heads(model: Transformer, off: Sequence[HeadOff]) -> Transformer:
-    """A copy of a model in which some heads add nothing: their part of W_O is zero."""
+def without_heads(model: Transformer, off: Sequence[AblatedHead]) -> Transformer:
+    """Return a copy of a model in which some heads add nothing: their part of W_O is zero."""
     model = copy.deepcopy(model)
     for switch in off:
         if switch.kind not in ("encoder", "decoder", "cross"):
@@ -136,8 +145,8 @@ def without_heads(model: Transformer, off: Sequence[HeadOff]) -> Transformer:
     return model
 
 
-def _positions(ids: Sequence[int], without: Sequence[int], lead: int) -> list[int]:
-    """What is to be taken out, in order. lead: how many ids stand before the words."""
+def _checked_positions(ids: Sequence[int], without: Sequence[int], lead: int) -> list[int]:
+    """Return the positions to remove, in order. lead: number of ids before the words."""
     for position in without:
         if not lead <= position < len(ids) - 1:
             raise InputError(
@@ -147,48 +156,52 @@ def _positions(ids: Sequence[int], without: Sequence[int], lead: int) -> list[in
     return sorted(set(without))
 
 
-def _searched(
+def _search(
     model: Transformer,
     special: SpecialIds,
     ids: list[int],
     options: DecodingOptions,
     prefix: Sequence[int],
 ) -> tuple[list[Step], Result]:
-    steps, results = drained(
+    steps, results = run_to_end(
         search(model, special, [ids], options, [list(prefix)] if prefix else None)
     )
     return steps, results[0]
 
 
-def _ended(tokenizer: Subwords, steps: Sequence[Step], result: Result) -> tuple[Ended, ...]:
-    """Every hypothesis that ended, the answer first, then by score."""
-    found = [hypothesis for step in steps for _, hypothesis in step.ended]
+def _finished(
+    tokenizer: Subwords, steps: Sequence[Step], result: Result
+) -> tuple[FinishedHypothesis, ...]:
+    """Return all finished hypotheses, the output first, then by score."""
+    found = [hypothesis for step in steps for _, hypothesis in step.finished]
     found = [result.best, *(h for h in found if h.tokens != result.best.tokens)]
     found[1:] = sorted(found[1:], key=lambda h: -h.score)
     return tuple(
-        Ended(h.tokens, h.length, h.log_probability, h.score, h.ended, tokenizer.decode(h.tokens))
+        FinishedHypothesis(
+            h.tokens, h.length, h.log_probability, h.score, h.ended, tokenizer.decode(h.tokens)
+        )
         for h in found
     )
 
 
 def tokens_of(tokenizer: Subwords, ids: Sequence[int], side: Side = "target") -> tuple[Token, ...]:
-    """Ids with their pieces."""
+    """Return token ids with their pieces."""
     return tuple(Token(token, tokenizer.piece(token, side)) for token in ids)
 
 
-def _plain(name: str, tensor: torch.Tensor) -> np.ndarray:
-    """A tensor without its batch dimension of 1, as numpy; positions have none."""
+def _array(name: str, tensor: torch.Tensor) -> np.ndarray:
+    """Return a tensor without its batch dimension of 1, as numpy; positions have none."""
     array: np.ndarray = tensor.detach().cpu().numpy()
     return array.copy() if name.endswith(".positions") else array[0].copy()
 
 
 def _lens(
-    model: Transformer, tokenizer: Subwords, recorder: Recorder
+    model: Transformer, tokenizer: Subwords, recorded: TensorTrace
 ) -> tuple[tuple[tuple[LensGuess, ...], ...], ...]:
-    """What the model would say after each decoder layer: final norm and output, as at the end."""
+    """Return the logit lens: each decoder layer's state through the final norm and output layer."""
     found = []
     for number in range(model.config.decoder_layers):
-        state = recorder[f"decoder.{number}.state"]
+        state = recorded[f"decoder.{number}.state"]
         if model.decoder.norm is not None:
             state = model.decoder.norm(state)
         probabilities = model.output(state).softmax(-1)[0]  # (T, V)
@@ -212,10 +225,10 @@ def _cache(
     steps: Sequence[Step],
     prefix: Sequence[int],
 ) -> tuple[CacheRow, ...]:
-    """The search once more with the cache in hand: how it grows, and whose rows go on."""
+    """Repeat the search with a KV cache; return its size and parent rows after each round."""
     config = model.config
     cache = model.start(model.encode(torch.tensor([ids])))
-    tokens = torch.tensor([[special.start, *prefix[: steps[0].length - 1]]])  # read at once
+    tokens = torch.tensor([[special.start, *prefix[: steps[0].length - 1]]])  # a prefill
     parents, found = [0], []
     for step in steps:
         _, cache = model.decode(tokens, cache)

@@ -4,7 +4,7 @@ One legend of shape letters for the whole project: B batch, S source length, T t
 D model width, H heads, G heads of keys and values, K width of a head, F feed-forward width,
 V vocabulary, L layers.
 
-Read in this order: masks, positions, trace, attention, cache, layers, stacks, transformer.
+Read in this order: masks, positions, tensor_trace, attention, cache, layers, stacks, transformer.
 """
 
 from pellucid.errors import MissingExtraError

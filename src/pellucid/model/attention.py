@@ -1,7 +1,7 @@
-"""Attention: every token asks (query), every token answers (key) and gives (value).
+"""Attention: a token's query is compared with every key, and the values are mixed accordingly.
 
-`attend` is the formula of the paper, step by step, and needs no parameters. `attend_fused` is
-the same through PyTorch's fused kernel; a parity test binds the two.
+`attend` is the formula of the paper, step by step, and has no parameters. `attend_fused` computes
+the same with PyTorch's fused kernel; a parity test binds the two.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pellucid.model.tensor_trace import TensorTrace
 
 
 class KeyValues(NamedTuple):
-    """What can be attended to: keys and values, `(B, G, S, K)` each."""
+    """Keys and values, `(B, G, S, K)` each."""
 
     keys: Tensor
     values: Tensor
@@ -34,10 +34,10 @@ def attend(
     dropout_rate: float = 0.0,
     trace: TensorTrace | None = None,
 ) -> Tensor:
-    """softmax(q kᵀ / √K) v.
+    """Compute softmax(q kᵀ / √K) v.
 
-    `q (B, H, T, K)`, `k` and `v (B, G, S, K)` where G divides H, `mask` boolean, True where a
-    query may look. A masked weight is exactly 0; a row that may look nowhere gives zeros.
+    `q (B, H, T, K)`, `k` and `v (B, G, S, K)` where G divides H; `mask` is boolean, True where a
+    query may attend. A masked weight is exactly 0; a row that is masked everywhere gives zeros.
     """
     if k.shape[1] != q.shape[1]:  # each head of keys and values serves H / G heads of queries
         group = q.shape[1] // k.shape[1]
@@ -69,18 +69,18 @@ def attend(
 def attend_fused(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, *, dropout_rate: float = 0.0
 ) -> Tensor:
-    """The same as `attend`, by PyTorch's kernel, which never holds the (T, S) weights whole."""
+    """Compute the same as `attend` with PyTorch's kernel, which never holds all (T, S) weights."""
     return F.scaled_dot_product_attention(
         q, k, v, attn_mask=mask, dropout_p=dropout_rate, enable_gqa=k.shape[1] != q.shape[1]
     )
 
 
 def fused_pays(q: Tensor, k: Tensor, dropout_rate: float) -> bool:
-    """Whether the fused kernel is the faster path for these shapes on this device.
+    """Return whether the fused kernel is faster for these shapes on this device.
 
-    On a GPU always. On a CPU (measured with `python -m benchmarks attention`) it loses where it
-    must draw its own dropout, and on sentences of fewer than about 32 tokens, unless there are
-    so few rows that the number of calls is what costs.
+    On a GPU it always is. On a CPU (measured with `python -m benchmarks attention`) it is slower
+    with dropout, and on sentences of fewer than about 32 tokens, unless there are so few rows that
+    the number of calls dominates.
     """
     if q.device.type != "cpu":
         return True
@@ -91,11 +91,11 @@ def fused_pays(q: Tensor, k: Tensor, dropout_rate: float) -> bool:
 
 
 class MultiHeadAttention(nn.Module):
-    """Several heads attend side by side, each in its own K numbers, and W_O joins them.
+    """Multi-head attention: several heads of width K attend in parallel, and W_O joins them.
 
-    W_Q, W_K and W_V stand in one matrix, so that one product gives all three. Self-attention
-    takes queries, keys and values from the same tokens. Cross-attention takes the queries from
-    the decoder and the keys and values from the encoder's output.
+    W_Q, W_K and W_V are one matrix, so that one product computes all three. Self-attention takes
+    queries, keys and values from the same tokens. Cross-attention takes the queries from the
+    decoder, and the keys and values from the encoder's output.
     """
 
     def __init__(
@@ -124,14 +124,14 @@ class MultiHeadAttention(nn.Module):
         self.rotary = rotary
 
     def projections(self) -> tuple[Tensor, Tensor, Tensor]:
-        """W_Q `(H·K, D)`, W_K and W_V `(G·K, D)`, as views of the one matrix."""
+        """Return W_Q `(H·K, D)`, W_K and W_V `(G·K, D)` as views of the one matrix."""
         narrow = self.num_kv_heads * self.head_dim
         wide = self.num_heads * self.head_dim
         w_q, w_k, w_v = torch.split(self.in_weight, [wide, narrow, narrow])
         return w_q, w_k, w_v
 
     def _split_heads(self, x: Tensor) -> Tensor:
-        """`(B, T, heads · K)` to `(B, heads, T, K)`."""
+        """Reshape `(B, T, heads · K)` to `(B, heads, T, K)`."""
         B, T, _ = x.shape
         return x.view(B, T, -1, self.head_dim).transpose(1, 2)
 
@@ -148,7 +148,7 @@ class MultiHeadAttention(nn.Module):
         return KeyValues(k if self.rotary is None else self.rotary(k, past), v)
 
     def key_values(self, memory: Tensor) -> KeyValues:
-        """The keys and values of the encoder's output `(B, S, D)`; once for each sentence."""
+        """Compute the cross-attention keys and values of the encoder's output `(B, S, D)`."""
         wide = self.num_heads * self.head_dim
         bias = None if self.in_bias is None else self.in_bias[wide:]
         k, v = F.linear(memory, self.in_weight[wide:], bias).chunk(2, dim=-1)
@@ -162,7 +162,7 @@ class MultiHeadAttention(nn.Module):
         past: KeyValues | None = None,
         trace: TensorTrace | None = None,
     ) -> tuple[Tensor, KeyValues]:
-        """Self-attention of `x (B, T, D)`, after the `past` keys and values of a cache.
+        """Compute self-attention of `x (B, T, D)`, with the `past` keys and values of a cache.
 
         Returns the output `(B, T, D)` and all keys and values, past ones included.
         """
@@ -187,10 +187,10 @@ class MultiHeadAttention(nn.Module):
         *,
         trace: TensorTrace | None = None,
     ) -> Tensor:
-        """Cross-attention of `x (B · beams, T, D)` over the keys and values of B sentences.
+        """Compute cross-attention of `x (B · beams, T, D)` over the keys and values of B sentences.
 
-        The beams of a sentence share its keys and values: they are not copied, the beams stand
-        side by side as queries instead.
+        The beams of a sentence share its keys and values: these are not copied; instead the
+        queries of the beams are put side by side.
         """
         wide = self.num_heads * self.head_dim
         bias = None if self.in_bias is None else self.in_bias[:wide]
@@ -198,13 +198,14 @@ class MultiHeadAttention(nn.Module):
         beams = q.shape[0] // over.keys.shape[0]
         if beams == 1:
             return self._mix(q, over, mask, trace)
-        if trace is not None:  # a trace has a row for each beam
+        if trace is not None:  # a trace records each beam separately
             copies = KeyValues(*(t.repeat_interleave(beams, dim=0) for t in over))
             mask = None if mask is None else mask.repeat_interleave(beams, dim=0)
             return self._mix(q, copies, mask, trace)
         if mask is not None and mask.shape[-2] != 1:
             mask = mask.repeat(1, 1, beams, 1)
         H, T, K = q.shape[1:]
+        # (B · beams, H, T, K) to (B, H, beams · T, K)
         side_by_side = q.view(-1, beams, H, T, K).transpose(1, 2).reshape(-1, H, beams * T, K)
         mixed = self._attend(side_by_side, over, mask)  # (B, H, beams · T, K)
         mixed = mixed.view(-1, H, beams, T, K).transpose(1, 2).reshape(-1, H, T, K)
@@ -217,7 +218,7 @@ class MultiHeadAttention(nn.Module):
         return attend(q, over.keys, over.values, mask, dropout_rate=rate)
 
     def _joined(self, mixed: Tensor) -> Tensor:
-        """The heads side by side, `(B, H, T, K)` to `(B, T, H · K)`, through W_O."""
+        """Concatenate the heads, `(B, H, T, K)` to `(B, T, H · K)`, and apply W_O."""
         return self.out(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def _mix(
@@ -234,6 +235,6 @@ class MultiHeadAttention(nn.Module):
         return output
 
     def head_outputs(self, mixed: Tensor) -> Tensor:
-        """What each head adds to the output, `(B, H, T, D)`; their sum plus W_O's bias is it."""
+        """Return each head's part of the output `(B, H, T, D)`; W_O's bias comes on top."""
         w_o = self.out.weight.view(-1, self.num_heads, self.head_dim)  # (D, H, K)
         return torch.einsum("bhtk,dhk->bhtd", mixed, w_o)

@@ -1,8 +1,8 @@
-"""What a decoder need not compute again.
+"""The KV cache: keys and values that a decoder need not compute again.
 
-A step of decoding adds one row to the self-attention keys and values of each layer; those of the
-cross-attention are computed once for a sentence. The cache is passed in and a new one comes
-back; nothing is hidden in the model, and an older cache stays valid.
+Each decoding step adds one row to the self-attention keys and values of each layer; those of
+cross-attention are computed once per sentence. The cache is passed in and a new one is returned;
+the model has no hidden state, and an older cache stays valid.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pellucid.model.attention import KeyValues
 
 @dataclass(frozen=True)
 class LayerCache:
-    """One decoder layer's part: `own` grows by a row a step, `cross` never changes.
+    """The cache of one decoder layer: `own` grows by a row per step, `cross` never changes.
 
     own: `(B · beams, G, T, K)`, None before the first step. cross: `(B, G, S, K)`, None in a
     decoder without an encoder.
@@ -28,7 +28,7 @@ class LayerCache:
 
 @dataclass(frozen=True)
 class Cache:
-    """The decoder's memory of B sentences with some beams each.
+    """The cache of B sentences with several beams each.
 
     Row i of `own` belongs to sentence i // beams; the beams of one sentence share `cross`.
     """
@@ -38,14 +38,14 @@ class Cache:
     """(B, 1, 1, S), True where there is a source token."""
 
     length: int = 0
-    """How many target tokens have been decoded."""
+    """Number of target tokens decoded so far."""
 
     def reorder(self, rows: Tensor, sentences: Tensor | None = None) -> Cache:
-        """The cache of the rows that go on, in their new order.
+        """Return the cache of the rows that continue, in their new order.
 
-        rows: indices into the rows of `own`. A row may come several times, so this also spreads
-        one row over several beams. sentences: indices of the sentences that go on, where some
-        have ended; each keeps the same number of rows.
+        rows: indices into the rows of `own`. A row may be repeated, which copies it to several
+        beams. sentences: indices of the sentences that continue, where some have finished; each
+        keeps the same number of rows.
         """
 
         def own(pair: KeyValues | None) -> KeyValues | None:
@@ -64,12 +64,12 @@ class Cache:
 
     @property
     def own_bytes(self) -> int:
-        """Memory of the self-attention keys and values: grows with each step."""
+        """Memory of the self-attention keys and values, which grows with each step."""
         return sum(_bytes(layer.own) for layer in self.layers)
 
     @property
     def cross_bytes(self) -> int:
-        """Memory of the cross-attention keys and values: the same at each step."""
+        """Memory of the cross-attention keys and values, which stays the same."""
         return sum(_bytes(layer.cross) for layer in self.layers)
 
 

@@ -1,7 +1,7 @@
-"""Dropout that costs little on a CPU.
+"""Dropout that is fast on a CPU.
 
-PyTorch draws one random float a number; drawing one 64-bit integer for four numbers and
-comparing 16 bits of it gives the same distribution at about a third of the time.
+PyTorch draws one random float per element; drawing one 64-bit integer for four elements and
+comparing 16 bits of it gives the same distribution in about a third of the time.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ STEPS = 1 << 16  # a rate is rounded to 1/65536
 
 
 def dropout(x: Tensor, rate: float) -> Tensor:
-    """Set each number to 0 with probability `rate` and scale the others to keep the mean."""
+    """Set each element to 0 with probability `rate` and scale the others to keep the mean."""
     if rate == 0.0:
         return x
     if x.device.type != "cpu" or torch.compiler.is_compiling():
@@ -27,16 +27,16 @@ def dropout(x: Tensor, rate: float) -> Tensor:
 
 
 class Dropout(nn.Module):
-    """`dropout` while training, nothing otherwise."""
+    """Dropout in training mode; in eval mode, the identity."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
         self.rate = rate
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x` with some numbers set to 0, while training."""
+        """Apply dropout to `x` in training mode."""
         return dropout(x, self.rate) if self.training else x
 
     def extra_repr(self) -> str:
-        """The rate, in the model's printout."""
+        """Return the rate for the printout of the model."""
         return f"{self.rate}"

@@ -1,7 +1,7 @@
-"""How much arithmetic a forward pass is, counted product by product.
+"""FLOPs of a forward pass, counted product by product.
 
-A product of (m, k) and (k, n) is m·k·n multiplications and as many additions: 2·m·k·n FLOPs. Only
-matrix products are counted; norms, softmax and the like are a few percent at most.
+A matrix product of (m, k) and (k, n) is m·k·n multiplications and as many additions: 2·m·k·n FLOPs.
+Only matrix products are counted; norms, softmax and the like are a few percent at most.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ class BatchShape(NamedTuple):
 
     @property
     def tokens(self) -> int:
-        """Places on both sides together."""
+        """Positions of both sides together, padding included."""
         return self.sentences * (self.source + self.target)
 
 
 def forward_flops(config: ModelConfig, shape: BatchShape) -> dict[str, int]:
-    """FLOPs of one forward pass, by part of the model."""
+    """Return the FLOPs of one forward pass by part of the model."""
     B, S, T = shape
     D, V = config.d_model, config.vocab_size
     wide, narrow, feed_forward = _widths(config)
 
     def attention(queries: int, keys: int) -> int:
-        """W_Q, W_K and W_V, scores and mix, W_O."""
+        """Count W_Q, W_K and W_V, scores and mix, W_O."""
         projections = queries * D * wide + 2 * keys * D * narrow + queries * wide * D
         return B * (projections + 2 * queries * keys * wide)
 
@@ -49,10 +49,10 @@ def forward_flops(config: ModelConfig, shape: BatchShape) -> dict[str, int]:
 
 
 def step_flops(config: ModelConfig, length: int, source: int, *, cached: bool = True) -> int:
-    """FLOPs of the decoder for one hypothesis to get its token number `length` (from 1).
+    """Return the FLOPs of the decoder to compute token number `length` (from 1) of a hypothesis.
 
-    With the cache it reads one token, and the keys and values of all others are there. Without,
-    it reads the whole output again, and the keys and values of the source too.
+    With the KV cache it processes one token, and has the keys and values of all others. Without,
+    it processes the whole output again, and computes the keys and values of the source too.
     """
     D, V = config.d_model, config.vocab_size
     wide, narrow, feed_forward = _widths(config)
@@ -66,7 +66,7 @@ def step_flops(config: ModelConfig, length: int, source: int, *, cached: bool = 
 
 
 def _widths(config: ModelConfig) -> tuple[int, int, int]:
-    """H · K, G · K, and the multiply-adds of a feed-forward layer for one token."""
+    """Return H · K, G · K, and the multiply-adds of a feed-forward layer per token."""
     wide = config.num_heads * config.head_dim
     narrow = (config.num_kv_heads or config.num_heads) * config.head_dim
     matrices = 3 if config.activation in GATED else 2

@@ -1,6 +1,6 @@
-"""The blocks of the two stacks: sub-layers, each inside a residual connection with a norm.
+"""The layers of encoder and decoder: sub-layers, each in a residual connection with a norm.
 
-A block gets its parts already built; it decides only in which order they work.
+A layer gets its parts already built; it only decides in which order they are applied.
 """
 
 from __future__ import annotations
@@ -17,24 +17,26 @@ from pellucid.model.tensor_trace import TensorTrace, inside
 
 
 class RMSNorm(nn.RMSNorm):
-    """PyTorch's, which takes its gain in the precision of its input: under autocast that of the
-    queries and keys is half, and the gain is not."""
+    """PyTorch's RMSNorm with its gain cast to the precision of the input.
+
+    Under autocast (mixed precision) queries and keys are in bf16 and the gain is not.
+    """
 
     def forward(self, x: Tensor) -> Tensor:
-        """`x (..., D)`, divided by its root mean square."""
+        """Divide `x (..., D)` by its root mean square."""
         assert self.weight is not None
         return F.rms_norm(x, self.normalized_shape, self.weight.to(x.dtype), self.eps)
 
 
 def make_norm(norm_type: NormType, d_model: int, epsilon: float) -> nn.Module:
-    """LayerNorm: subtract the mean, divide by the deviation. RMSNorm: divide only."""
+    """Return LayerNorm (subtract the mean, divide by the deviation) or RMSNorm (divide only)."""
     if norm_type == "rms":
         return RMSNorm(d_model, eps=epsilon)
     return nn.LayerNorm(d_model, eps=epsilon)
 
 
 def normed(norm: nn.Module | None, x: Tensor, trace: TensorTrace | None = None) -> Tensor:
-    """`norm(x)`, where there is a norm; records each token's mean and variance before it."""
+    """Return `norm(x)`, or `x` without a norm; a trace records mean and variance of each token."""
     if norm is None:
         return x
     output: Tensor = norm(x)
@@ -54,7 +56,7 @@ def _gelu_tanh(x: Tensor) -> Tensor:
     return F.gelu(x, approximate="tanh")
 
 
-# What bends the inner vector, and whether a second projection gates it.
+# Activation function, and whether a second projection gates it.
 ACTIVATIONS: dict[Activation, tuple[Callable[[Tensor], Tensor], bool]] = {
     "relu": (F.relu, False),
     "gelu": (F.gelu, False),
@@ -68,9 +70,9 @@ ACTIVATIONS: dict[Activation, tuple[Callable[[Tensor], Tensor], bool]] = {
 
 
 class FeedForward(nn.Module):
-    """W₂ f(W₁ x + b₁) + b₂ for each token alone; gated: W₂ (f(W₁ x) · W₃ x).
+    """W₂ f(W₁ x + b₁) + b₂, applied to each token separately; gated: W₂ (f(W₁ x) · W₃ x).
 
-    W₁ and the gate's W₃ stand in one matrix.
+    W₁ and the gate's W₃ are one matrix.
     """
 
     def __init__(
@@ -83,11 +85,11 @@ class FeedForward(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, *, trace: TensorTrace | None = None) -> Tensor:
-        """`x (B, T, D)` to `(B, T, D)`, through `(B, T, F)`."""
+        """Map `x (B, T, D)` to `(B, T, D)`, through `(B, T, F)`."""
         inner = self.inner(x)
         if self.gated:
-            bent, gate = inner.chunk(2, dim=-1)
-            active = self.activation(bent) * gate
+            activated, gate = inner.chunk(2, dim=-1)  # (B, T, F) each
+            active = self.activation(activated) * gate
         else:
             active = self.activation(inner)
         output: Tensor = self.outer(self.dropout(active))
@@ -104,7 +106,7 @@ class AddNorm(nn.Module):
     post (the paper): norm(x + sublayer(x)). pre: x + sublayer(norm(x)).
     sandwich: x + norm(sublayer(norm(x))).
 
-    `enter` gives what the sub-layer reads, `leave` puts its output back into the stream.
+    `enter` returns the input of the sub-layer, `leave` adds its output to the residual stream.
     """
 
     def __init__(
@@ -117,13 +119,13 @@ class AddNorm(nn.Module):
         self.dropout = Dropout(dropout)
 
     def enter(self, x: Tensor, *, trace: TensorTrace | None = None) -> Tensor:
-        """What the sub-layer reads of the stream `x (B, T, D)`."""
+        """Return the sub-layer's input from the residual stream `x (B, T, D)`."""
         if trace is not None:
             trace.record("residual_before", x)
         return normed(self.norm_before, x, inside(trace, "norm_before"))
 
     def leave(self, x: Tensor, output: Tensor, *, trace: TensorTrace | None = None) -> Tensor:
-        """The stream after the sub-layer, from the stream before it and its output."""
+        """Return the residual stream after the sub-layer, from the stream before and its output."""
         added = self.dropout(normed(self.norm_inside, output, inside(trace, "norm_inside")))
         x = normed(self.norm_after, x + added, inside(trace, "norm_after"))
         if trace is not None:
@@ -150,7 +152,7 @@ class EncoderLayer(nn.Module):
     def forward(
         self, x: Tensor, mask: Tensor | None = None, *, trace: TensorTrace | None = None
     ) -> Tensor:
-        """`x (B, S, D)` to `(B, S, D)`."""
+        """Map `x (B, S, D)` to `(B, S, D)`."""
         own, feed = inside(trace, "self"), inside(trace, "feed_forward")
         entered = self.attention_add_norm.enter(x, trace=own)
         output, _ = self.attention(entered, mask, trace=own)
@@ -167,7 +169,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Masked self-attention, cross-attention over the source, then feed-forward.
 
-    Without a cross-attention it is the layer of a decoder that stands alone.
+    Without cross-attention it is the layer of a decoder-only model.
     """
 
     def __init__(
@@ -195,7 +197,7 @@ class DecoderLayer(nn.Module):
         past: KeyValues | None = None,
         trace: TensorTrace | None = None,
     ) -> tuple[Tensor, KeyValues]:
-        """`x (B · beams, T, D)` to the same shape, and the self-attention keys and values so far.
+        """Map `x (B · beams, T, D)` to the same shape; also return the self-attention KeyValues.
 
         memory: the encoder's output `(B, S, D)`, or this layer's keys and values of it.
         """

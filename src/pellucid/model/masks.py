@@ -1,8 +1,8 @@
-"""Who may look at whom. A mask is boolean and True where attention is allowed.
+"""Attention masks: boolean, True where a query may attend to a key.
 
 Every mask has the shape (B or 1, H or 1, queries or 1, keys), so that any of them combine by
 broadcasting. There are three kinds: padding, causal (look-ahead) and encoder-decoder; the last
-is a padding mask over the source, or any mask that keeps the decoder from chosen source tokens.
+is a padding mask over the source, or any mask that hides chosen source tokens from the decoder.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from torch import Tensor
 
 
 def padding_mask(ids: Tensor, pad_id: int) -> Tensor:
-    """Hide padding: `ids (B, S)` to a mask `(B, 1, 1, S)`, the same for every query."""
+    """Hide padding: map `ids (B, S)` to a mask `(B, 1, 1, S)`, the same for every query."""
     return (ids != pad_id)[:, None, None, :]
 
 
 def target_padding_mask(ids: Tensor, pad_id: int) -> Tensor:
-    """Hide padding in a target `ids (B, T)`, as `(B, 1, 1, T)`.
+    """Hide padding in a target: map `ids (B, T)` to a mask `(B, 1, 1, T)`.
 
-    The first token is the start symbol and never padding, even in models (Marian's) that use the
-    pad id to start.
+    The first token is the start symbol and never padding, even in models (Marian's) whose start
+    symbol has the pad id.
     """
     mask = padding_mask(ids, pad_id)
     mask[..., 0] = True
@@ -28,16 +28,16 @@ def target_padding_mask(ids: Tensor, pad_id: int) -> Tensor:
 
 
 def causal_mask(length: int, *, past: int = 0, device: torch.device | None = None) -> Tensor:
-    """Hide the future: `(1, 1, length, past + length)`.
+    """Hide the future with a mask `(1, 1, length, past + length)`.
 
-    Query i stands at position past + i and sees the keys up to and including its own position.
+    Query i is at position past + i and attends to the keys up to and including its own position.
     """
     ones = torch.ones(length, past + length, dtype=torch.bool, device=device)
     return ones.tril(past)[None, None]
 
 
 def combine(*masks: Tensor | None) -> Tensor | None:
-    """A key is visible where every given mask allows it; None allows everything."""
+    """Combine masks: a key is visible where every mask allows it; None allows everything."""
     combined: Tensor | None = None
     for mask in masks:
         if mask is not None:

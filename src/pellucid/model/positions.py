@@ -1,8 +1,8 @@
-"""Where a token stands. Attention alone does not see order; these make it visible.
+"""Position encodings: attention alone does not see the order of tokens; these make it visible.
 
 Why not the plain index 0, 1, 2, ...? It grows without bound and drowns the embedding, and a
 length never seen in training gives a number never seen in training. Sines of many wavelengths
-stay between -1 and 1, and a shift by n tokens is the same rotation wherever it happens.
+stay between -1 and 1, and a shift by n tokens is the same rotation at every position.
 """
 
 from __future__ import annotations
@@ -13,27 +13,27 @@ from torch import Tensor, nn
 from pellucid.config import PositionLayout
 from pellucid.errors import InputError
 
-FIRST_LENGTH = 256  # tables start this long and double when a longer sequence comes
+FIRST_LENGTH = 256  # tables start with this length and double for longer sequences
 
 
-def wave_angles(length: int, width: int, base: float) -> Tensor:
-    """position / base^(2i / width) for each position and each of the width / 2 wavelengths.
+def wave_angles(length: int, dim: int, base: float) -> Tensor:
+    """Return position / base^(2i / dim) for each position and each of the dim / 2 wavelengths.
 
-    `(length, width / 2)` in float64: the angles of far positions need the digits.
+    `(length, dim / 2)` in float64: the angles of far positions need the precision.
     """
-    wavelengths = base ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
+    wavelengths = base ** (torch.arange(0, dim, 2, dtype=torch.float64) / dim)
     return torch.arange(length, dtype=torch.float64)[:, None] / wavelengths
 
 
 def sinusoidal_table(
-    length: int, width: int, *, base: float = 10000.0, layout: PositionLayout = "interleaved"
+    length: int, d_model: int, *, base: float = 10000.0, layout: PositionLayout = "interleaved"
 ) -> Tensor:
-    """The fixed positional encoding of the paper, `(length, width)`.
+    """Return the fixed positional encoding of the paper, `(length, D)`.
 
     interleaved: column 2i is a sine and 2i + 1 the cosine of the same wavelength (the paper).
-    halves: all sines, then all cosines (tensor2tensor, Marian): the same numbers, columns moved.
+    halves: all sines, then all cosines (tensor2tensor, Marian): the same columns, reordered.
     """
-    angles = wave_angles(length, width, base)
+    angles = wave_angles(length, d_model, base)
     if layout == "halves":
         table = torch.cat([angles.sin(), angles.cos()], dim=-1)
     else:
@@ -41,13 +41,13 @@ def sinusoidal_table(
     return table.float()
 
 
-def _room_for(length: int) -> int:
-    """The next table length that holds `length` positions."""
+def _table_length(length: int) -> int:
+    """Return the next table length that holds `length` positions."""
     return max(FIRST_LENGTH, 1 << (length - 1).bit_length())
 
 
 class SinusoidalPositions(nn.Module):
-    """Position vectors computed once, reused for every sentence, for sequences of any length."""
+    """Sinusoidal position vectors: computed once, reused for every sentence, of any length."""
 
     table: Tensor
 
@@ -60,9 +60,9 @@ class SinusoidalPositions(nn.Module):
         return sinusoidal_table(length, self.d_model, base=self.base, layout=self.layout)
 
     def forward(self, length: int, past: int = 0) -> Tensor:
-        """The vectors of positions past .. past + length - 1, `(length, D)`."""
+        """Return the vectors of positions past .. past + length - 1, `(length, D)`."""
         if past + length > self.table.shape[0]:
-            self.table = self._computed(_room_for(past + length)).to(self.table)
+            self.table = self._computed(_table_length(past + length)).to(self.table)
         return self.table[past : past + length]
 
 
@@ -74,7 +74,7 @@ class LearnedPositions(nn.Module):
         self.weight = nn.Parameter(torch.empty(max_length, d_model))
 
     def forward(self, length: int, past: int = 0) -> Tensor:
-        """The vectors of positions past .. past + length - 1, `(length, D)`."""
+        """Return the vectors of positions past .. past + length - 1, `(length, D)`."""
         if past + length > self.weight.shape[0]:
             raise InputError(
                 f"a sequence of {past + length} tokens is longer than the {self.weight.shape[0]} "
@@ -85,10 +85,10 @@ class LearnedPositions(nn.Module):
 
 
 class RotaryPositions(nn.Module):
-    """Turn pairs of numbers in queries and keys by an angle that grows with the position.
+    """Rotary positions (RoPE): rotate pairs of dimensions of queries and keys by their position.
 
-    The product of a query at m and a key at n then depends on m - n only. Halves pairs number i
-    with number i + K/2 (Llama); interleaved pairs 2i with 2i + 1 (the RoFormer paper).
+    The product of a query at position m and a key at n then depends on m - n only. halves pairs
+    dimension i with i + K/2 (Llama); interleaved pairs 2i with 2i + 1 (the RoFormer paper).
     """
 
     cosines: Tensor
@@ -110,16 +110,16 @@ class RotaryPositions(nn.Module):
         return angles.cos().float(), angles.sin().float()
 
     def _quarter_turn(self, x: Tensor) -> Tensor:
-        """Each pair (a, b) to (-b, a)."""
+        """Map each pair (a, b) to (-b, a)."""
         if self.layout == "halves":
             a, b = x.chunk(2, dim=-1)
             return torch.cat([-b, a], dim=-1)
         return torch.stack([-x[..., 1::2], x[..., ::2]], dim=-1).flatten(-2)
 
     def forward(self, x: Tensor, past: int = 0) -> Tensor:
-        """`x (B, H, T, K)`, whose first row stands at position `past`, turned."""
+        """Rotate `x (B, H, T, K)`, whose first row is at position `past`."""
         end = past + x.shape[-2]
         if end > self.cosines.shape[0]:
-            cosines, sines = self._computed(_room_for(end))
+            cosines, sines = self._computed(_table_length(end))
             self.cosines, self.sines = cosines.to(self.cosines), sines.to(self.sines)
         return x * self.cosines[past:end] + self._quarter_turn(x) * self.sines[past:end]

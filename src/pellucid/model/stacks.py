@@ -1,4 +1,4 @@
-"""The stacks: embedding at the bottom, the same block several times, a norm at the top."""
+"""Encoder and decoder as stacks: an embedding, layers of the same shape, and a final norm."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pellucid.model.tensor_trace import TensorTrace, inside
 
 
 class InputEmbedding(nn.Module):
-    """Token ids to vectors: embedding · √D plus the vector of the position."""
+    """Input embedding: token embedding · √D plus the position vector."""
 
     def __init__(
         self,
@@ -34,15 +34,15 @@ class InputEmbedding(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, ids: Tensor, past: int = 0, *, trace: TensorTrace | None = None) -> Tensor:
-        """`ids (B, T)`, the first at position `past`, to `(B, T, D)`."""
+        """Map `ids (B, T)`, the first of them at position `past`, to `(B, T, D)`."""
         embedded = self.tokens(ids)
         scaled = embedded * self.scale if self.scale != 1.0 else embedded
         summed = scaled
         if self.positions is not None:
-            placed = self.positions(ids.shape[1], past)  # (T, D)
-            summed = scaled + placed
+            position_vectors = self.positions(ids.shape[1], past)  # (T, D)
+            summed = scaled + position_vectors
             if trace is not None:
-                trace.record("positions", placed)
+                trace.record("positions", position_vectors)
         x: Tensor = self.dropout(normed(self.norm, summed, inside(trace, "norm")))
         if trace is not None:
             trace.record("ids", ids)
@@ -54,7 +54,7 @@ class InputEmbedding(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Encoder layers of one shape, each with weights of its own, and the final norm."""
+    """Encoder layers of the same shape, each with its own weights, and the final norm."""
 
     def __init__(self, layers: Iterable[EncoderLayer], norm: nn.Module | None) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Encoder(nn.Module):
     def forward(
         self, x: Tensor, mask: Tensor | None = None, *, trace: TensorTrace | None = None
     ) -> Tensor:
-        """`x (B, S, D)` to `(B, S, D)`."""
+        """Map `x (B, S, D)` to `(B, S, D)`."""
         for number, layer in enumerate(self.layers):
             x = layer(x, mask, trace=inside(trace, str(number)))
         x = normed(self.norm, x, inside(trace, "norm"))
@@ -74,7 +74,7 @@ class Encoder(nn.Module):
 
 
 class Decoder(nn.Module):
-    """Decoder layers of one shape, each with weights of its own, and the final norm."""
+    """Decoder layers of the same shape, each with its own weights, and the final norm."""
 
     def __init__(self, layers: Iterable[DecoderLayer], norm: nn.Module | None) -> None:
         super().__init__()
@@ -91,11 +91,11 @@ class Decoder(nn.Module):
         past: Sequence[KeyValues | None] | None = None,
         trace: TensorTrace | None = None,
     ) -> tuple[Tensor, list[KeyValues]]:
-        """`x (B · beams, T, D)` to the same shape, and each layer's own keys and values.
+        """Map `x (B · beams, T, D)` to the same shape; also return each layer's keys and values.
 
         memory: the encoder's output `(B, S, D)`, or each layer's keys and values of it.
         """
-        grown: list[KeyValues] = []
+        key_values: list[KeyValues] = []
         for number, layer in enumerate(self.layers):
             x, own = layer(
                 x,
@@ -105,17 +105,17 @@ class Decoder(nn.Module):
                 past=None if past is None else past[number],
                 trace=inside(trace, str(number)),
             )
-            grown.append(own)
+            key_values.append(own)
         x = normed(self.norm, x, inside(trace, "norm"))
         if trace is not None:
             trace.record("output", x)
-        return x, grown
+        return x, key_values
 
     def key_values(self, memory: Tensor) -> list[KeyValues]:
-        """Each layer's cross-attention keys and values of the encoder's output, once."""
-        found: list[KeyValues] = []
+        """Compute each layer's cross-attention keys and values of the encoder's output."""
+        key_values: list[KeyValues] = []
         for layer in self.layers:
             assert isinstance(layer, DecoderLayer)
             assert layer.cross is not None
-            found.append(layer.cross.key_values(memory))
-        return found
+            key_values.append(layer.cross.key_values(memory))
+        return key_values

@@ -1,7 +1,7 @@
-"""A record of what the model computed, by name, for whoever wants to look inside.
+"""A trace of the model: its intermediate tensors by name.
 
-Modules get `trace=None` and then run their fast path. With a Trace they run the readable path
-and record each step under its own name: `trace["decoder.2.cross.weights"]`.
+With `trace=None` modules run their fast path. With a TensorTrace they run the readable path and
+record each step under its own name: `trace["decoder.2.cross.weights"]`.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ DEFAULT_MAX_BYTES = 256 * 2**20
 
 
 class TraceFullError(InputError):
-    """The sentence would take more memory than the trace may hold."""
+    """The trace would take more memory than it may."""
 
 
 class TensorTrace(Mapping[str, Tensor]):
-    """Tensors by path, e.g. `encoder.0.self.weights`.
+    """Recorded tensors by path, e.g. `encoder.0.self.weights`.
 
-    A tensor is kept by reference, not copied, and counts once however many views of it have
-    names. What follows from other tensors is kept as a recipe and computed when looked at.
+    Tensors are kept by reference, not copied, and count once, however many views of them are
+    recorded. What follows from other tensors is kept as a function and computed on access.
 
-    max_bytes: recording more raises TraceFullError.
-    only: record just the paths that match one of these patterns, e.g. `["*.cross.weights"]`.
+    max_bytes: memory limit; recording more raises TraceFullError.
+    only: record only the paths that match one of these patterns, e.g. `["*.cross.weights"]`.
     """
 
     def __init__(
@@ -40,14 +40,14 @@ class TensorTrace(Mapping[str, Tensor]):
         self._storages: dict[int, int] = {}
 
     def at(self, name: str) -> TensorTrace:
-        """The same trace, seen from inside a part of the model: names get `name.` in front."""
+        """Return the same trace for a part of the model: its names are prefixed with `name.`."""
         inner = object.__new__(TensorTrace)
         inner.__dict__.update(self.__dict__)
         inner._prefix = f"{self._prefix}{name}."
         return inner
 
     def record(self, name: str, value: Tensor | Callable[[], Tensor]) -> None:
-        """Keep a tensor, or a function that computes it from tensors that are kept."""
+        """Record a tensor, or a function that computes it from recorded tensors."""
         path = self._prefix + name
         if self.only is not None and not any(fnmatchcase(path, p) for p in self.only):
             return
@@ -64,11 +64,11 @@ class TensorTrace(Mapping[str, Tensor]):
 
     @property
     def bytes(self) -> int:
-        """Memory held by what was recorded."""
+        """Memory of the recorded tensors."""
         return sum(self._storages.values())
 
     def names(self, pattern: str = "*") -> list[str]:
-        """The recorded paths that match a pattern, in the order of computation."""
+        """Return the recorded paths that match a pattern, in the order of computation."""
         return [path for path in self if fnmatchcase(path, pattern)]
 
     def __getitem__(self, path: str) -> Tensor:
@@ -83,9 +83,9 @@ class TensorTrace(Mapping[str, Tensor]):
         return sum(1 for _ in self)
 
     def __repr__(self) -> str:
-        return f"Trace({len(self)} tensors, {self.bytes / 2**20:.1f} MB)"
+        return f"TensorTrace({len(self)} tensors, {self.bytes / 2**20:.1f} MB)"
 
 
 def inside(trace: TensorTrace | None, name: str) -> TensorTrace | None:
-    """`trace.at(name)` where there is a trace."""
+    """Return `trace.at(name)`, or None without a trace."""
     return None if trace is None else trace.at(name)

@@ -1,4 +1,4 @@
-"""The whole model, and its two halves as models of their own."""
+"""The Transformer, and its encoder and decoder as models of their own."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pellucid.model.tensor_trace import TensorTrace, inside
 
 
 class Memory(NamedTuple):
-    """What the encoder made of B source sentences."""
+    """The encoder's output for B source sentences (the paper and PyTorch call it memory)."""
 
     states: Tensor
     """(B, S, D)"""
@@ -27,7 +27,7 @@ class Memory(NamedTuple):
 
 
 class Transformer(nn.Module):
-    """Encoder and decoder: `model(source, target)` gives the logits of each next token."""
+    """Encoder and decoder: `model(source, target)` returns the logits of each next token."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class Transformer(nn.Module):
         cross_mask: Tensor | None = None,
         trace: TensorTrace | None = None,
     ) -> Tensor:
-        """Logits `(B, T, V)` for each target position, all at once (teacher forcing).
+        """Return the logits `(B, T, V)` of all target positions at once (teacher forcing).
 
         `source (B, S)` and `target (B, T)` are token ids, padded with `config.pad_id`; the
         logits at position t depend on the source and on target tokens up to t.
@@ -75,7 +75,7 @@ class Transformer(nn.Module):
         cross_mask: Tensor | None = None,
         trace: TensorTrace | None = None,
     ) -> Tensor:
-        """The decoder's output `(B, T, D)` before it is turned into logits."""
+        """Return the decoder's output `(B, T, D)`, before the output layer."""
         memory = self.encode(source, trace=trace)
         mask = combine(
             causal_mask(target.shape[1], device=target.device),
@@ -92,23 +92,23 @@ class Transformer(nn.Module):
         return x  # type: ignore[no-any-return]
 
     def encode(self, source: Tensor, *, trace: TensorTrace | None = None) -> Memory:
-        """Run the encoder over `source (B, S)`."""
+        """Run the encoder on `source (B, S)`."""
         mask = padding_mask(source, self.config.pad_id)
         x = self.source_embedding(source, trace=inside(trace, "source"))
         return Memory(self.encoder(x, mask, trace=inside(trace, "encoder")), mask)
 
     def start(self, memory: Memory) -> Cache:
-        """An empty cache for decoding these sentences: their cross keys and values, once."""
+        """Return an empty cache for decoding, with the cross-attention keys and values computed."""
         layers = tuple(LayerCache(None, kv) for kv in self.decoder.key_values(memory.states))
         return Cache(layers, memory.mask)
 
     def decode(
         self, target: Tensor, cache: Cache, *, trace: TensorTrace | None = None
     ) -> tuple[Tensor, Cache]:
-        """Go on decoding with `target (B · beams, T)`, the tokens that follow those in the cache.
+        """Continue decoding with `target (B · beams, T)`, the tokens after those in the cache.
 
-        Returns their logits `(B · beams, T, V)` and the cache with T rows more. All tokens count
-        as real ones; rows that are done are taken out with `cache.reorder`.
+        Returns their logits `(B · beams, T, V)` and the cache with T more rows. No token is taken
+        for padding; finished rows are removed with `cache.reorder`.
         """
         x, cache = self.decode_states(target, cache, trace=trace)
         logits = self.output(x)
@@ -119,16 +119,16 @@ class Transformer(nn.Module):
     def decode_states(
         self, target: Tensor, cache: Cache, *, trace: TensorTrace | None = None
     ) -> tuple[Tensor, Cache]:
-        """As `decode`, but the states `(B · beams, T, D)` before they are turned into logits."""
+        """Like `decode`, but return the states `(B · beams, T, D)` before the output layer."""
         return _decoded(self.target_embedding, self.decoder, target, cache, trace)
 
     def num_parameters(self) -> int:
-        """Trainable numbers, those of tied matrices counted once."""
+        """Return the number of parameters; tied ones count once."""
         return _num_parameters(self)
 
 
 class EncoderOnly(nn.Module):
-    """The encoder alone (as in BERT): a vector for each token, which saw all the others."""
+    """The encoder alone (as in BERT): each token's vector depends on all tokens."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -139,18 +139,18 @@ class EncoderOnly(nn.Module):
         initialise(self, config)
 
     def forward(self, ids: Tensor, *, trace: TensorTrace | None = None) -> Tensor:
-        """`ids (B, S)` to `(B, S, D)`."""
+        """Map `ids (B, S)` to `(B, S, D)`."""
         x = self.embedding(ids, trace=inside(trace, "source"))
         mask = padding_mask(ids, self.config.pad_id)
         return self.encoder(x, mask, trace=inside(trace, "encoder"))  # type: ignore[no-any-return]
 
     def num_parameters(self) -> int:
-        """Trainable numbers."""
+        """Return the number of parameters."""
         return _num_parameters(self)
 
 
 class DecoderOnly(nn.Module):
-    """The decoder alone (as in GPT): the next token from the tokens so far."""
+    """The decoder alone (as in GPT): predicts the next token from those before it."""
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ class DecoderOnly(nn.Module):
         initialise(self, config)
 
     def forward(self, ids: Tensor, *, trace: TensorTrace | None = None) -> Tensor:
-        """Logits `(B, T, V)` for `ids (B, T)`."""
+        """Return the logits `(B, T, V)` of `ids (B, T)`."""
         mask = combine(
             causal_mask(ids.shape[1], device=ids.device),
             target_padding_mask(ids, self.config.pad_id),
@@ -176,13 +176,13 @@ class DecoderOnly(nn.Module):
         return logits  # type: ignore[no-any-return]
 
     def start(self) -> Cache:
-        """An empty cache."""
+        """Return an empty cache."""
         return Cache(tuple(LayerCache(None, None) for _ in self.decoder.layers))
 
     def decode(
         self, ids: Tensor, cache: Cache, *, trace: TensorTrace | None = None
     ) -> tuple[Tensor, Cache]:
-        """Go on with `ids (B, T)`; returns their logits and the cache with T rows more."""
+        """Continue with `ids (B, T)`; return their logits and the cache with T more rows."""
         x, cache = _decoded(self.embedding, self.decoder, ids, cache, trace)
         logits = self.output(x)
         if trace is not None:
@@ -190,7 +190,7 @@ class DecoderOnly(nn.Module):
         return logits, cache
 
     def num_parameters(self) -> int:
-        """Trainable numbers, those of tied matrices counted once."""
+        """Return the number of parameters; tied ones count once."""
         return _num_parameters(self)
 
 
@@ -205,9 +205,9 @@ def _decoded(
     cache: Cache,
     trace: TensorTrace | None,
 ) -> tuple[Tensor, Cache]:
-    """Decoder states of the next tokens, and the cache that holds them too."""
+    """Return the decoder's states of the next tokens, and the cache with them."""
     length = ids.shape[1]
-    # A single new token sees everything before it; only a longer piece needs the causal mask.
+    # A single new token attends to everything before it; only several need the causal mask.
     mask = None if length == 1 else causal_mask(length, past=cache.length, device=ids.device)
     x = embedding(ids, cache.length, trace=inside(trace, "target"))
     x, own = decoder(
@@ -223,7 +223,7 @@ def _decoded(
 
 
 class _Builder:
-    """Makes the parts that a config describes, each with plain arguments."""
+    """Builds the parts of a model, each with plain arguments from the config."""
 
     def __init__(self, config: ModelConfig) -> None:
         self.config = config
@@ -232,7 +232,7 @@ class _Builder:
         return make_norm(self.config.norm_type, self.config.d_model, self.config.norm_epsilon)
 
     def final_norm(self) -> nn.Module | None:
-        """Post-norm ends with a norm in its last layer; the others leave the sum as it is."""
+        """Return the final norm; post-norm needs none, as its last layer ends with a norm."""
         return None if self.config.norm == "post" else self.norm()
 
     def embedding(self, tokens: nn.Embedding) -> InputEmbedding:
@@ -253,13 +253,12 @@ class _Builder:
         )
 
     def attention(self, *, cross: bool) -> MultiHeadAttention:
-        """Rotary positions belong to self-attention: both sides stand in one sequence."""
+        """Build an attention; rotary positions are for self-attention, within one sequence."""
         config = self.config
         normed = config.qk_norm == "all" or (config.qk_norm == "self" and not cross)
 
         def head_norm() -> nn.Module | None:
-            width, epsilon = config.head_dim, config.norm_epsilon
-            return make_norm("rms", width, epsilon) if normed else None
+            return make_norm("rms", config.head_dim, config.norm_epsilon) if normed else None
 
         return MultiHeadAttention(
             config.d_model,
@@ -270,7 +269,7 @@ class _Builder:
             query_norm=head_norm(),
             key_norm=head_norm(),
             rotary=RotaryPositions(
-                config.head_dim, base=config.position_base, layout=config.position_layout
+                config.head_dim, base=config.rope_theta, layout=config.position_layout
             )
             if config.position_encoding == "rotary" and not cross
             else None,
@@ -309,7 +308,7 @@ class _Builder:
         return Decoder(layers, self.final_norm())
 
     def output(self, tokens: nn.Embedding) -> nn.Linear:
-        """The last linear layer, which is the target embedding again where they are tied."""
+        """Build the output layer; its weights are the target embedding where they are tied."""
         output = nn.Linear(
             self.config.d_model, self.config.vocab_size, bias=self.config.output_bias
         )
@@ -319,11 +318,11 @@ class _Builder:
 
 
 def initialise(model: nn.Module, config: ModelConfig) -> None:
-    """First weights that train stably, deep stacks included.
+    """Initialise the weights so that training is stable, in deep stacks too.
 
-    Matrices are Xavier-uniform, W_Q, W_K and W_V each for itself; embeddings have a deviation of
-    1 / √D, so that scaled by √D they are as large as the position vectors. With the norm before
-    the sub-layers nothing bounds the residual sum, so what each of its n sub-layers adds starts
+    Matrices are Xavier-uniform, W_Q, W_K and W_V separately; embeddings have a standard deviation
+    of 1 / √D, so that scaled by √D they are as large as the position vectors. With pre-norm and
+    sandwich norm nothing bounds the residual sum, so the output of each of the n sub-layers starts
     smaller by √n.
     """
     tied = {id(m.weight) for m in model.modules() if isinstance(m, nn.Embedding)}
@@ -343,11 +342,11 @@ def initialise(model: nn.Module, config: ModelConfig) -> None:
     if config.norm != "post":
         for stack in model.modules():
             if isinstance(stack, Encoder | Decoder):
-                _shrink_sublayers(stack)
+                _scale_down_sublayers(stack)
 
 
-def _shrink_sublayers(stack: Encoder | Decoder) -> None:
-    last = [m.out for m in stack.modules() if isinstance(m, MultiHeadAttention)]
-    last += [m.outer for m in stack.modules() if isinstance(m, FeedForward)]
-    for linear in last:
-        linear.weight.data.div_(math.sqrt(len(last)))
+def _scale_down_sublayers(stack: Encoder | Decoder) -> None:
+    output_layers = [m.out for m in stack.modules() if isinstance(m, MultiHeadAttention)]
+    output_layers += [m.outer for m in stack.modules() if isinstance(m, FeedForward)]
+    for linear in output_layers:
+        linear.weight.data.div_(math.sqrt(len(output_layers)))

@@ -1,8 +1,8 @@
-"""Running the server: connections that are too slow or too many, and signals.
+"""Lifecycle of the server process: connections, signals, graceful shutdown, reloading.
 
-SIGTERM or Ctrl-C: not ready at once, still listening for a moment so that a balancer notices, then
-no new connections, requests under way are finished, and the process ends with 0. A second signal
-ends it at once. SIGHUP: models that changed on disk are loaded in place of the old ones.
+SIGTERM or Ctrl-C: report "not ready" at once, keep listening for a moment so that a load balancer
+notices, then accept no new connections, finish the requests in progress and exit with 0. A second
+signal exits at once. SIGHUP: reload the models that have changed on disk.
 """
 
 from __future__ import annotations
@@ -22,79 +22,79 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from pellucid.errors import PellucidError
-from pellucid.server.service.models import Library, reload
-from pellucid.server.service.shared import Service, watch
+from pellucid.server.service.served_models import ModelLoader, reload
+from pellucid.server.service.state import ServerState
 
-NEVER_LOGGED: dict[str, Any] = {"version": 1, "disable_existing_loggers": False}
-"""uvicorn's own log would have addresses with their queries, and so texts and keys."""
+NO_LOGGING: dict[str, Any] = {"version": 1, "disable_existing_loggers": False}
+"""uvicorn's own log would contain paths with their queries, and so texts and keys."""
 
 
-def protocol_for(seconds: float, most: int) -> type[H11Protocol]:
-    """HTTP over connections of which there are not too many, and none idles in mid-request."""
+def limited_protocol(client_timeout: float, max_connections: int) -> type[H11Protocol]:
+    """Make an HTTP protocol that limits connections, and the time that each may stay silent."""
 
-    class Bounded(H11Protocol):
-        _late: asyncio.TimerHandle | None = None
+    class LimitedProtocol(H11Protocol):
+        _timer: asyncio.TimerHandle | None = None
 
         def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
             super().connection_made(transport)
-            if len(self.connections) > most:
+            if len(self.connections) > max_connections:
                 transport.abort()
                 return
-            self._expect()
+            self._expect_data()
 
         def data_received(self, data: bytes) -> None:
             super().data_received(data)
-            self._expect()
+            self._expect_data()
 
         def connection_lost(self, exc: Exception | None) -> None:
-            self._relax()
+            self._stop_timer()
             super().connection_lost(exc)
 
         def on_response_complete(self) -> None:
             super().on_response_complete()
             if not self.transport.is_closing():
-                self._expect()
+                self._expect_data()
 
-        def _expect(self) -> None:
-            """Give the next request's headers, or the rest of a refused body, some time."""
+        def _expect_data(self) -> None:
+            """Start the timer for the next request's headers, or the rest of a refused body."""
             if self.cycle is not None and not self.cycle.response_complete:
-                self._relax()
-            elif self._late is None and self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
-                self._late = self.loop.call_later(seconds, self._give_up)
+                self._stop_timer()
+            elif self._timer is None and self.conn.their_state in (h11.IDLE, h11.SEND_BODY):
+                self._timer = self.loop.call_later(client_timeout, self._time_out)
 
-        def _relax(self) -> None:
-            if self._late is not None:
-                self._late.cancel()
-                self._late = None
+        def _stop_timer(self) -> None:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
 
-        def _give_up(self) -> None:
-            self._late = None
+        def _time_out(self) -> None:
+            self._timer = None
             if self.cycle is None or self.cycle.response_complete:
                 self.transport.close()
 
-    return Bounded
+    return LimitedProtocol
 
 
-class Running(uvicorn.Server):
-    """A server that stops as it should."""
+class GracefulServer(uvicorn.Server):
+    """A uvicorn server that shuts down gracefully and reloads its models."""
 
     def __init__(
-        self, config: uvicorn.Config, service: Service, library: Library, greeting: str = ""
+        self, config: uvicorn.Config, state: ServerState, loader: ModelLoader, greeting: str = ""
     ) -> None:
         super().__init__(config)
-        self.service, self.library, self.greeting = service, library, greeting
-        self._reloading = threading.Lock()
+        self.state, self.loader, self.greeting = state, loader, greeting
+        self._reload_lock = threading.Lock()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen, and say so."""
+        """Listen, then print the greeting and log the directions."""
         await super().startup(sockets)
         if self.greeting:
             print(self.greeting, file=sys.stderr, flush=True)
-        self.service.log.write("started", directions=self.service.models.table.directions)
+        self.state.log.write("started", directions=self.state.models.table.directions)
 
     @contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
-        """Listen for signals while the server runs."""
+        """Handle signals while the server runs."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -111,47 +111,46 @@ class Running(uvicorn.Server):
                 signal.signal(number, handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Begin to stop; told a second time, stop at once."""
-        if self.service.stopping:
+        """Begin the shutdown; on a second signal, exit at once."""
+        if self.state.stopping:
             self.force_exit = self.should_exit = True
             return
-        self.service.stopping = True
+        self.state.stopping = True
         name = signal.Signals(sig).name
         threading.Thread(target=self._drain, args=(name,), daemon=True).start()
 
     def _drain(self, name: str) -> None:
-        self.service.log.write("stopping", signal=name)
-        threading.Event().wait(self.service.settings.drain if name == "SIGTERM" else 0.0)
+        self.state.log.write("stopping", signal=name)
+        threading.Event().wait(self.state.settings.drain if name == "SIGTERM" else 0.0)
         self.should_exit = True
 
     def _handle_reload(self, sig: int, frame: FrameType | None) -> None:
         threading.Thread(target=self.reload, daemon=True).start()
 
     def reload(self) -> None:
-        """Load what changed on disk. If that fails, all stays as it was."""
-        with self._reloading:
+        """Load the models that have changed on disk. If that fails, nothing changes."""
+        with self._reload_lock:
             try:
-                came, went = reload(self.service.models, self.library)
+                added, removed = reload(self.state.models, self.loader)
             except PellucidError as error:
-                self.service.log.write("reload failed", error=str(error))
+                self.state.log.write("reload failed", error=str(error))
                 return
-            for model in self.service.models.table.models:
-                watch(model, self.service.metrics)
-            self.service.log.write("reloaded", came=came, went=went)
+            self.state.count_batches()
+            self.state.log.write("reloaded", added=added, removed=removed)
 
 
-def config_for(
-    app: Any, service: Service, *, host: str, port: int, root_path: str, proxies: str
+def uvicorn_config(
+    app: Any, state: ServerState, *, host: str, port: int, root_path: str, proxies: str
 ) -> uvicorn.Config:
-    """What uvicorn has to know. proxies: addresses whose forwarded headers are believed."""
-    settings = service.settings
+    """Make uvicorn's configuration. proxies: addresses whose forwarded headers are trusted."""
+    settings = state.settings
     return uvicorn.Config(
         app,
         host=host,
         port=port,
-        http=protocol_for(settings.patience, settings.connections),
+        http=limited_protocol(settings.client_timeout, settings.max_connections),
         ws="none",
-        log_config=NEVER_LOGGED,
+        log_config=NO_LOGGING,
         log_level="critical",
         access_log=False,
         server_header=False,
@@ -159,6 +158,6 @@ def config_for(
         proxy_headers=bool(proxies),
         forwarded_allow_ips=proxies or None,
         backlog=1024,
-        timeout_keep_alive=max(1, round(settings.patience)),
-        timeout_graceful_shutdown=max(1, round(settings.grace)),
+        timeout_keep_alive=max(1, round(settings.client_timeout)),
+        timeout_graceful_shutdown=max(1, round(settings.graceful_timeout)),
     )

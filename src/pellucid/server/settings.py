@@ -1,4 +1,4 @@
-"""Every setting of the server: what is allowed, how much at once, how long."""
+"""Settings of the server: limits per request, limits over all requests, timeouts, access."""
 
 from __future__ import annotations
 
@@ -10,84 +10,85 @@ from pellucid.config import Settings
 
 
 class ServerSettings(Settings):
-    """How a server behaves. The defaults are meant for an open network."""
+    """Settings of the server. The defaults are meant for an open network."""
 
-    # How much one request may ask for; beyond it, 413 or 422 at once.
+    # Limits of one request; beyond them it is refused at once with 413 or 422.
     char_limit: int = Field(default=20_000, ge=1, le=10_000_000)
-    """Characters of one text."""
+    """Maximum characters of one text."""
 
     total_char_limit: int = Field(default=100_000, ge=1, le=10_000_000)
-    """Characters of all texts of one request."""
+    """Maximum characters of all texts of one request."""
 
     batch_limit: int = Field(default=100, ge=1, le=100_000)
-    """Texts of one request."""
+    """Maximum texts of one request."""
 
     beam_size: int = Field(default=8, ge=1, le=64)
-    """The widest search that may be asked for."""
+    """Maximum beam size that a request may ask for."""
 
     alternatives: int = Field(default=8, ge=0, le=64)
-    """The most other translations that may be asked for."""
+    """Maximum number of alternative translations that a request may ask for."""
 
-    file_characters: int = Field(default=1_000_000, ge=1, le=1_000_000_000)
-    """Characters of the text of a file."""
+    file_char_limit: int = Field(default=1_000_000, ge=1, le=1_000_000_000)
+    """Maximum characters of the text of a file."""
 
-    body: int = Field(default=2_000_000, ge=1000, le=1_000_000_000)
-    """Bytes of a request."""
+    max_body_bytes: int = Field(default=2_000_000, ge=1000, le=1_000_000_000)
+    """Maximum size of a request body in bytes."""
 
-    file: int = Field(default=10_000_000, ge=1000, le=1_000_000_000)
-    """Bytes of a file to translate."""
+    max_file_bytes: int = Field(default=10_000_000, ge=1000, le=1_000_000_000)
+    """Maximum size of a file to translate in bytes."""
 
-    # How much is taken on at the same time; beyond it, 503 with Retry-After.
-    requests: int = Field(default=512, ge=1, le=100_000)
-    """Requests under way."""
+    # Limits over all requests; beyond them a request is refused with 503 and Retry-After.
+    max_requests: int = Field(default=512, ge=1, le=100_000)
+    """Maximum requests in progress."""
 
-    connections: int = Field(default=2048, ge=1, le=100_000)
-    """Open connections; further ones are closed."""
+    max_connections: int = Field(default=2048, ge=1, le=100_000)
+    """Maximum open connections; further ones are closed."""
 
-    waiting: int = Field(default=4096, ge=1, le=1_000_000)
-    """Sentences that wait for a model."""
+    max_queued: int = Field(default=4096, ge=1, le=1_000_000)
+    """Maximum sentences in the queue of a model."""
 
-    held: int = Field(default=64_000_000, ge=1000, le=64_000_000_000)
-    """Bytes of all requests under way."""
+    max_held_bytes: int = Field(default=64_000_000, ge=1000, le=64_000_000_000)
+    """Maximum bytes of all request bodies in memory."""
 
-    looks: int = Field(default=8, ge=1, le=1000)
-    """Looks inside that wait for each other."""
+    max_inspections: int = Field(default=8, ge=1, le=1000)
+    """Maximum requests that look inside, or wait to."""
 
     req_limit: int = Field(default=1200, ge=0, le=10_000_000)
-    """Texts a minute for a client without a key, by its address; 0 for any number. A sixth of it
-    may come at once."""
+    """Rate limit: texts per minute of a client without a key, by its address; 0 for no limit. A
+    sixth of it may come in one burst."""
 
-    # How long things may take.
-    seconds: float = Field(default=60.0, gt=0, le=86_400)
-    """Until a translation is given up."""
+    # Timeouts.
+    timeout: float = Field(default=60.0, gt=0, le=86_400)
+    """Seconds until a translation is cancelled."""
 
-    file_seconds: float = Field(default=600.0, gt=0, le=86_400)
-    """Until the translation of a file is given up."""
+    file_timeout: float = Field(default=600.0, gt=0, le=86_400)
+    """Seconds until the translation of a file is cancelled."""
 
-    patience: float = Field(default=20.0, gt=0, le=3600)
-    """Seconds for a client to send its headers, its body, and to take a part of the answer."""
+    client_timeout: float = Field(default=20.0, gt=0, le=3600)
+    """Seconds that a client may take to send its headers, to send its body, or to receive a part of
+    the response."""
 
-    grace: float = Field(default=30.0, ge=0, le=3600)
-    """Seconds for requests under way when the server is told to stop."""
+    graceful_timeout: float = Field(default=30.0, ge=0, le=3600)
+    """Seconds that requests in progress have to finish when the server shuts down."""
 
     drain: float = Field(default=1.0, ge=0, le=600)
-    """Seconds between "not ready" and the end of listening, for a balancer to notice."""
+    """Seconds between reporting "not ready" and closing the port, for a load balancer to notice."""
 
-    # What else.
+    # Models, access and logging.
     workers: int | None = Field(default=None, ge=1, le=1024)
-    """Batches decoded side by side, a core each; None for all cores."""
+    """Batches decoded in parallel, one core each; unset, all cores."""
 
     pivot: bool = False
-    """Whether to translate through a third language where no model goes straight."""
+    """Translate through a third language where no model translates directly."""
 
     keys: Path | None = None
-    """The file with the API keys; see `pellucid serve keys`."""
+    """File of the API keys; see `pellucid serve keys`."""
 
     require_key: bool = False
-    """Whether requests without a key are refused."""
+    """Refuse requests without an API key."""
 
     cors: tuple[str, ...] = ()
-    """Origins whose pages may ask this server, or "*" for all; never with credentials."""
+    """Origins whose pages may call this server, or "*" for all; never with credentials."""
 
     log_texts: bool = False
-    """Whether the log has the texts that were translated."""
+    """Write the texts that were translated into the log."""

@@ -1,1 +1,1 @@
-"""Folders that appear whole, with hashes; files read line by line."""
+"""Files and folders written as a whole and verified by hash; files read line by line."""

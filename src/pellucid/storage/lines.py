@@ -1,4 +1,4 @@
-"""Files opened whatever their compression, and read line by line so that lines never shift."""
+"""Reading files of any compression, line by line, so that parallel files stay aligned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 BUFFER = 1 << 18
 
 LINE_LIMIT = 1 << 20
-"""A line of more bytes is not a sentence; it is passed over, so that memory stays bounded."""
+"""A longer line (in bytes) is not a sentence; it is skipped, so that memory stays bounded."""
 
 _GZIP = b"\x1f\x8b"
 _ZSTD = b"\x28\xb5\x2f\xfd"
@@ -30,10 +30,10 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 
 
 class _ZstdFile(io.RawIOBase):
-    """The content of a zstd file. Unlike zstandard's own reader, it notices that the end is
-    missing, and reads on across frames."""
+    """The decompressed content of a zstd file. Unlike zstandard's own reader, it detects a
+    truncated file, and continues across frames."""
 
-    # Little at a time, since a few bytes can unpack to a great many.
+    # Read little at a time, since a few bytes can decompress to a great many.
     PACKED = 4096
 
     def __init__(self, file: IO[bytes]) -> None:
@@ -57,7 +57,7 @@ class _ZstdFile(io.RawIOBase):
             self._packed = self._packed or self._file.read(self.PACKED)
             if not self._packed:
                 if self._frame is not None:
-                    raise EOFError("it ends in the middle")
+                    raise EOFError("it is truncated")
                 return 0
             self._unpack()
         view = memoryview(buffer).cast("B")
@@ -78,10 +78,10 @@ class _ZstdFile(io.RawIOBase):
 
 @contextmanager
 def open_bytes(path: Path) -> Iterator[io.BufferedReader]:
-    """A file opened for reading bytes, uncompressed if it is gzip or zstd (told by its content).
+    """Open a file for reading bytes, decompressed if its content is gzip or zstd.
 
-    A file that is missing or cannot be opened is an `InputError`; one that turns out damaged
-    while it is read is a `PellucidError`.
+    A file that is missing or cannot be opened is an `InputError`; one found damaged while it is
+    read is a `PellucidError`.
     """
     try:
         with path.open("rb") as file:
@@ -102,17 +102,17 @@ def open_bytes(path: Path) -> Iterator[io.BufferedReader]:
     except IsADirectoryError:
         raise InputError(f"{path} is a folder: name a file in it") from None
     except PermissionError:
-        raise InputError(f"{path} may not be read: check its permissions") from None
+        raise InputError(f"{path} cannot be read: check its permissions") from None
     except (EOFError, zlib.error, OSError) as error:
         raise PellucidError(f"{path} is damaged ({error}): get the file again") from None
 
 
 def read_lines(path: Path) -> Iterator[str | None]:
-    """Every line of a UTF-8 file without its end, in constant memory.
+    """Yield the lines of a UTF-8 file without their line ends, in constant memory.
 
-    Lines end with a line feed and with nothing else (a carriage return before it is dropped, and
-    so is a byte order mark at the start of the file); the last may lack it. Bytes that are not
-    UTF-8 become U+FFFD. A line longer than `LINE_LIMIT` bytes is given as None.
+    Only a line feed ends a line (a carriage return before it is dropped, as is a byte order mark
+    at the start of the file); the last line may lack it. Bytes that are not UTF-8 become U+FFFD.
+    A line longer than `LINE_LIMIT` bytes is yielded as None.
     """
     with open_bytes(path) as file:
         first = True

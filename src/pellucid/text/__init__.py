@@ -1,1 +1,1 @@
-"""Text on its way to tokens and back: corpora, cleaning, the tokenizer, batches, documents."""
+"""Text before and after the model: sentences, segmentation, casing, languages, documents."""

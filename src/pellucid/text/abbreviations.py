@@ -1,7 +1,7 @@
-"""Words that carry a full stop without ending a sentence, and words that like to begin one.
+"""Abbreviations, whose full stop may not end a sentence, and words that often begin one.
 
-All words are written without the last full stop and in lower case. Which list a word is in says
-what its full stop means; `sentences.py` reads them.
+All words are written without the last full stop and in lower case. The list of a word says what its
+full stop means; `sentences.py` uses them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-# Written with a capital, they stand before a name: never the end of a sentence.
+# Written with a capital, they are followed by a name: never the end of a sentence.
 TITLES: dict[str, frozenset[str]] = {
     "en": _words(
         """mr mrs ms mx messrs dr drs prof gen col capt cpt lt cmdr adm maj sgt cpl pvt rev fr hon
@@ -23,7 +23,7 @@ TITLES: dict[str, frozenset[str]] = {
     "de": _words("hr hrn fr frl dr dres prof dipl ing hl st mag lt gen hptm"),
 }
 
-# The word that belongs to them follows, in capitals or not: never the end of a sentence.
+# They are followed by the word they belong to, in capitals or not: never the end of a sentence.
 LEADING: dict[str, frozenset[str]] = {
     "en": _words("e.g i.e viz cf vs v approx esp incl misc ca resp asst assoc"),
     "fr": _words("p.ex c.-à-d c.à.d cf env resp vs tél fém masc boul bd dir"),
@@ -51,7 +51,7 @@ NUMBERED: dict[str, frozenset[str]] = {
     ),
 }
 
-# They may end a sentence, and do when what follows is a word that likes to begin one.
+# They end a sentence if the next word is one that often begins one.
 CLOSING: dict[str, frozenset[str]] = {
     "en": _words(
         """inc ltd co corp llc plc jr sr esq bros ph.d m.d b.a m.a dept univ est ave blvd rd ln

@@ -1,4 +1,4 @@
-"""The names of languages in English, and which one a text is in."""
+"""English names of languages, and language identification."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ xh Xhosa
 yi Yiddish|yo Yoruba|zh Chinese|zu Zulu
 """
 
-LOOKED_AT = 2000
-"""Characters of a text that decide which language it is in."""
+MAX_CHARACTERS = 2000
+"""Characters of a text that are used to identify its language."""
 
 
 class Detected(NamedTuple):
-    """A language that a text may be in."""
+    """A language that a text may be in, and how probable it is."""
 
     language: str
     confidence: float
-    """From 0 to 100, as LibreTranslate has it."""
+    """From 0 to 100, as in LibreTranslate."""
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return plain values, for JSON."""
         return {"confidence": round(self.confidence, 1), "language": self.language}
 
 
@@ -48,18 +48,18 @@ def _names() -> dict[str, str]:
 
 
 def name_of(code: str) -> str:
-    """The English name of a language: "French" for "fr", "Portuguese (BR)" for "pt_BR"."""
+    """Return the English name of a language: "French" for "fr", "Portuguese (BR)" for "pt_BR"."""
     first, _, rest = code.replace("-", "_").partition("_")
     name = _names().get(first.lower(), first)
     return f"{name} ({rest.replace('_', ' ')})" if rest else name
 
 
 def detect(text: str) -> list[Detected]:
-    """The languages that a text may be in, the most probable first.
+    """Identify the language of a text: return candidates, most probable first.
 
-    A text without a letter may be in any; then there is none.
+    Empty for a text without a letter.
     """
-    head = text[:LOOKED_AT]
+    head = text[:MAX_CHARACTERS]
     if not any(character.isalpha() for character in head):
         return []
     with _lock:

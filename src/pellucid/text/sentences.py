@@ -1,11 +1,11 @@
-"""Text cut into sentences, with every character kept.
+"""Sentence segmentation that keeps every character.
 
     "".join(split_sentences(text)) == text            for any string at all
 
 White space belongs to the sentence before it (at the very beginning of a text, to the first
 sentence). A line break always ends a sentence, so lines in are lines out. There is nothing to
-download and nothing to train: a handful of rules reads the characters around each full stop, in
-time that grows with the length of the text and no faster.
+download and nothing to train: a few rules look at the characters around each full stop, in time
+that is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WORD = re.compile(r"[^\W\d_]+['’]?")
 _TOKEN_ENDS = frozenset(" \t\u00a0\u202f\u2009\u3000\u200b([{\"'“‘«‹„‚’—–")
 _BULLET = re.compile(r"\s*(?:(?:[-–—•‣◦▪▫●○*+·>]+|\(?\d{1,3}[.)]|[a-zA-Z]\))\s+(?=\S))?")
 _DOTTED = re.compile(r"(?:[^\W\d_]{1,3}\.-?)+[^\W\d_]{1,3}")
-# What else than digits counts volumes and sections; a lone A or I is rather a word.
+# What else than digits numbers volumes and sections; a lone A or I is rather a word.
 _NUMERAL = re.compile(r"(?:[B-HJ-Z]|[IVXLCDM]{2,})\b(?!['’])|[AI]\b(?=[.,;:)])")
 _PAIRS = abbreviations.PAIRS_LEADING | abbreviations.PAIRS_TRAILING | abbreviations.PAIRS_CLOSING
 _LOOK_BACK = 40  # characters; a longer word before a full stop is no abbreviation
@@ -48,10 +48,10 @@ _LOOK_BACK = 40  # characters; a longer word before a full stop is no abbreviati
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A sentence without the white space and the list mark around it.
+    """A sentence, and the white space and list mark around it.
 
-    Joining `before + core + after` of all segments gives the text back. `core` is what is to be
-    translated; it is empty only where a text is nothing but white space.
+    Joining `before + core + after` of all segments gives the text back. `core` is the text to
+    translate; it is empty only if a text is nothing but white space.
     """
 
     before: str
@@ -62,19 +62,19 @@ class Segment:
 def split_sentences(text: str, language: str | None = None) -> list[str]:
     """Cut a text into sentences; joined, they are the text again.
 
-    `language` ("en", "fr", "de", or with a region, "fr-CA") settles what its abbreviations mean;
-    without it, those of all three are known. Other languages are cut by the general rules.
+    `language` ("en", "fr", "de", or with a region, "fr-CA") selects the abbreviations; without it,
+    those of all three are known. Other languages are cut by the general rules.
     """
     if not text:
         return []
-    reader = _Reader(text, language)
-    starts = [start for line in _LINE.finditer(text) for start in reader.starts(*line.span())]
+    rules = _Rules(text, language)
+    starts = [start for line in _LINE.finditer(text) for start in rules.starts(*line.span())]
     cuts = [0, *starts[1:], len(text)]
     return [text[a:b] for a, b in pairwise(cuts)]
 
 
 def segment(text: str, language: str | None = None) -> list[Segment]:
-    """Cut a text into sentences, each with the white space and list mark around it apart."""
+    """Cut a text into sentences, each separate from the white space and list mark around it."""
     return [_apart(sentence) for sentence in split_sentences(text, language)]
 
 
@@ -88,9 +88,9 @@ def _apart(sentence: str) -> Segment:
     return Segment(sentence[:begin], stripped[begin:], sentence[max(begin, len(stripped)) :])
 
 
-@functools.lru_cache(maxsize=64)  # a language code may come from a stranger
+@functools.lru_cache(maxsize=64)  # bounded, as language codes come from requests
 def _words_of(language: str | None) -> tuple[frozenset[str], ...]:
-    """The tables of a language, of all known ones for None, of English for an unknown one."""
+    """Return the tables of a language; for None those of all known ones, else English."""
     known = list(abbreviations.TITLES)
     if language is not None:
         known = [language] if language in known else ["en"]
@@ -104,7 +104,7 @@ def _words_of(language: str | None) -> tuple[frozenset[str], ...]:
     return tuple(frozenset().union(*(table[name] for name in known)) for table in tables)
 
 
-class _Reader:
+class _Rules:
     """The rules, for one text and one language."""
 
     def __init__(self, text: str, language: str | None) -> None:
@@ -115,11 +115,11 @@ class _Reader:
         )
 
     def starts(self, start: int, end: int) -> list[int]:
-        """Where sentences begin in one line, which begins with a character that is no space."""
+        """Return where sentences begin in one line, which does not begin with a space."""
         text, found = self.text, [start]
         line = text[start:end]
         plain = line == line.lower() and line != line.upper()  # written without any capital
-        worded = start  # the sentence at hand has no word before this place
+        worded = start  # the current sentence has no word before this position
         for stop in _STOP.finditer(text, start, end):
             after = stop.end()
             if after == end or stop.start() < found[-1]:
@@ -143,7 +143,7 @@ class _Reader:
         return found
 
     def _following(self, after: int, end: int) -> int:
-        """Where the next sentence would begin: past white space and emoji of this one."""
+        """Return where the next sentence would begin: past white space and emoji of this one."""
         space = _SPACE.match(self.text, after, end)
         following = space.end() if space else after
         emoji = _EMOJI.match(self.text, following, end)
@@ -152,7 +152,7 @@ class _Reader:
         return following
 
     def _ends(self, stop: re.Match[str], start: int, following: int, end: int, plain: bool) -> bool:
-        """Whether the full stop `stop` of the sentence from `start` ends it."""
+        """Tell whether the full stop `stop` of the sentence from `start` ends it."""
         text, marks, closers = self.text, stop[1], stop[2]
         opening = _OPENING.match(text, following, end)
         first = opening.end() if opening else following
@@ -183,7 +183,7 @@ class _Reader:
         lower: bool,
         plain: bool,
     ) -> bool:
-        """Whether a single full stop at `stop`, after the word `token`, ends a sentence."""
+        """Tell whether a single full stop at `stop`, after the word `token`, ends a sentence."""
         text, name = self.text, token.lower()
         before = self._token_with_stop_before(stop - len(token), start)
         pair = (before, name)
@@ -211,7 +211,7 @@ class _Reader:
         return True
 
     def _ordinal(self, first: int, next_word: re.Match[str] | None, before: str) -> bool:
-        """Whether a number before a full stop counts what follows, as in "3. Mai"."""
+        """Tell whether a number before a full stop is an ordinal, as in "3. Mai"."""
         if next_word is None:  # "am 3. 5. 2020"
             date = (
                 re.compile(r"\d{1,2}\.|\d{4}\b") if before.isdigit() else re.compile(r"\d{1,2}\.")
@@ -223,7 +223,7 @@ class _Reader:
         return self.language is None and word in abbreviations.COUNTED
 
     def _starts(self, next_word: re.Match[str] | None, name: str, token: str) -> bool:
-        """Whether what follows an initial or a closing abbreviation begins a sentence."""
+        """Tell whether a sentence begins after an initial or a closing abbreviation."""
         if next_word is None:
             return len(name) > 1
         word = next_word[0].lower()
@@ -235,14 +235,14 @@ class _Reader:
         return word in self.starters
 
     def _token(self, stop: int, start: int) -> str:
-        """The word that ends at `stop`, without the brackets and quotes before it."""
+        """Return the word that ends at `stop`, without the brackets and quotes before it."""
         begin, least = stop, max(start, stop - _LOOK_BACK)
         while begin > least and self.text[begin - 1] not in _TOKEN_ENDS:
             begin -= 1
         return self.text[begin:stop]
 
     def _token_with_stop_before(self, position: int, start: int) -> str:
-        """The word before `position` if it has a full stop ("z" before "B"), in lower case."""
+        """Return the word before `position` if it has a full stop ("z" before "B"), lowercased."""
         text = self.text
         while position > start and text[position - 1].isspace():
             position -= 1
@@ -252,7 +252,7 @@ class _Reader:
         return word[-1] if word and word[-1] in ("et", "zum") else ""
 
 
-# Where an over-long sentence is best cut, best first; the cut comes after the match.
+# Where to cut an over-long sentence, best first; the cut is after the match.
 _CUTS = [
     re.compile(r"[;；؛。！？!?…]+[\"'”’»)\]]*\s*"),
     re.compile(r"[:：](?:\s+|(?<=：))"),
@@ -267,12 +267,12 @@ _CUTS = [
 
 
 def split_long(sentence: str, limit: int, length: Callable[[str], int] = len) -> list[str]:
-    """Cut a sentence whose length is over `limit` into parts that are not; joined, it is whole.
+    """Cut a sentence that is longer than `limit` into parts that are not; joined, they are it.
 
-    The cut is made after a semicolon, else a colon, a comma, before a conjunction, at a space, and
-    where there is none between any two characters that are seen apart. `length` measures a part:
-    characters by default, or a tokenizer's count. Only a single visible character (a letter with
-    its marks, a joined emoji) is ever left longer than the limit.
+    The cut is after a semicolon, else a colon, a comma, before a conjunction, at a space, and if
+    there is none between any two visible characters. `length` measures a part: characters by
+    default, or a tokenizer's count. Only a single visible character (a letter with its diacritics,
+    a joined emoji) may remain longer than the limit.
     """
     if limit < 1:
         raise InputError(f"limit = {limit} leaves no room for any text: give at least 1")
@@ -294,7 +294,7 @@ def split_long(sentence: str, limit: int, length: Callable[[str], int] = len) ->
 
 
 def _fitting(text: str, start: int, limit: int, length: Callable[[str], int], guess: int) -> int:
-    """About the last end for which the text from `start` fits, by doubling and halving."""
+    """Find about the last end for which the text from `start` fits, by doubling and bisection."""
     low, high = start, min(start + guess, len(text))
     while length(text[start:high]) <= limit:
         if high == len(text):
@@ -310,7 +310,7 @@ def _fitting(text: str, start: int, limit: int, length: Callable[[str], int], gu
 
 
 def _best_cut(text: str, start: int, end: int) -> int:
-    """The best place to cut at or before `end`, not so early that the part is a scrap."""
+    """Return the best position to cut at or before `end`, not in the first half of the part."""
     earliest = start + (end - start) // 2
     for pattern in _CUTS:
         last = 0
@@ -323,7 +323,7 @@ def _best_cut(text: str, start: int, end: int) -> int:
 
 
 def _visible(text: str, start: int, position: int) -> int:
-    """The nearest place at or before `position` between two visible characters, after `start`."""
+    """Return the nearest position at or before `position` between two visible characters."""
     place = position
     while place > start and _joined(text, place):
         place -= 1
@@ -336,7 +336,7 @@ def _visible(text: str, start: int, position: int) -> int:
 
 
 def _joined(text: str, place: int) -> bool:
-    """Whether the characters around `place` are seen as one."""
+    """Tell whether the characters around a position are displayed as one."""
     if not 0 < place < len(text):
         return False
     left, right = text[place - 1], text[place]

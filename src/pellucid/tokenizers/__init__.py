@@ -1,1 +1,1 @@
-"""Text to token ids and back: SentencePiece, Marian's two models, subword regularization."""
+"""Text to token ids and back: SentencePiece, Marian's tokenizers, subword regularization."""

@@ -1,7 +1,7 @@
-"""What a tokenizer can do for a model, whoever made it.
+"""The interface of tokenizers.
 
-There are two: `Tokenizer`, our own, with one vocabulary for all languages; and `MarianTokenizer`,
-that of imported models, with a SentencePiece model for each side.
+There are two: `Tokenizer`, with one vocabulary for all languages, and `MarianTokenizer`, that of
+imported models, with a SentencePiece model for each side.
 """
 
 from __future__ import annotations
@@ -11,74 +11,74 @@ from pathlib import Path
 from typing import Literal, Protocol
 
 Side = Literal["source", "target"]
-"""Which side of a translation a text or an id is on; with one vocabulary it is all the same."""
+"""The side of a translation; with a shared vocabulary it makes no difference."""
 
 
 class Subwords(Protocol):
-    """Text to token ids and back."""
+    """A subword tokenizer: text to token ids and back."""
 
     @property
     def pad_id(self) -> int:
-        """Fills up shorter sentences."""
+        """Padding token."""
         ...
 
     @property
     def unk_id(self) -> int:
-        """Stands for what has no piece."""
+        """Unknown token: replaces what has no piece."""
         ...
 
     @property
     def bos_id(self) -> int:
-        """What the decoder reads first."""
+        """Start token, the first input of the decoder."""
         ...
 
     @property
     def eos_id(self) -> int:
-        """What ends a sequence, on both sides."""
+        """End token of a sequence, on both sides."""
         ...
 
     @property
     def vocab_size(self) -> int:
-        """Number of ids on the target side, special ones included."""
+        """Number of ids on the target side, including special tokens."""
         ...
 
     @property
     def source_vocab_size(self) -> int:
-        """The same for the source side."""
+        """Number of ids on the source side."""
         ...
 
     @property
     def lead(self) -> int:
-        """How many ids stand before the words in a source sequence: one for the tag, or none."""
+        """Number of ids before the words in a source sequence: one if there is a tag, else none."""
         ...
 
     @property
     def sha256(self) -> str:
-        """Two tokenizers with the same hash do the same."""
+        """Hash of the tokenizer: with the same hash, the result is the same."""
         ...
 
     def files(self) -> Mapping[str, bytes]:
-        """The files it is made of, by name; `open_subwords` reads them back."""
+        """Return the files of the tokenizer, by name; `open_subwords` reads them."""
         ...
 
     def tag_ids(self, language: str) -> list[int]:
-        """What stands first in a source sequence to name the target language: an id, or nothing."""
+        """Return the tag that names the target language before the source: one id, or none."""
         ...
 
     def piece(self, token: int, side: Side = "target") -> str:
-        """One piece as SentencePiece writes it; a space is U+2581."""
+        """Return a piece as SentencePiece writes it; a space is U+2581."""
         ...
 
     def vocabulary(self, side: Side = "target") -> Sequence[str]:
-        """All pieces of a side, in the order of their ids."""
+        """Return all pieces of a side, in the order of their ids."""
         ...
 
     def encode(
         self, text: str, *, target_language: str | None = None, side: Side = "source"
     ) -> list[int]:
-        """The ids of a text on one side: its pieces alone.
+        """Return the ids of a text on one side, without special tokens.
 
-        With `target_language`, the whole source sequence as a model reads it, tag and end included.
+        With `target_language`, return the whole source sequence, with the tag and the end token.
         """
         ...
 
@@ -90,24 +90,24 @@ class Subwords(Protocol):
         side: Side = "source",
         threads: int = 1,
     ) -> list[list[int]]:
-        """`encode` for many texts at once, in order."""
+        """Encode many texts at once, in order."""
         ...
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
-        """The text of some ids; special ids are left out."""
+        """Return the text of some ids; special tokens are skipped."""
         ...
 
     def decode_batch(self, batch: Sequence[Sequence[int]], side: Side = "target") -> list[str]:
-        """`decode` for many sequences at once, in order."""
+        """Decode many sequences at once, in order."""
         ...
 
     def sample(self, text: str, seed: int, strength: float) -> list[int]:
-        """Ids of one random segmentation of a text, where the tokenizer can do that."""
+        """Return the ids of a random segmentation of a text, if the tokenizer can sample."""
         ...
 
 
 def open_subwords(folder: Path, names: Collection[str]) -> Subwords:
-    """The tokenizer among these files of a folder, of whichever kind it is."""
+    """Open the tokenizer among these files of a folder, of either kind."""
     from pellucid.tokenizers.marian import SPECIAL, MarianTokenizer
     from pellucid.tokenizers.sentencepiece import FILE, Tokenizer
 

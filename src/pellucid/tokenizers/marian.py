@@ -1,11 +1,12 @@
-"""The tokenizer of Marian's models (OPUS-MT): a SentencePiece model for each side, ids of its own.
+"""The tokenizer of Marian models (OPUS-MT): a SentencePiece model for each side, with its own ids.
 
-SentencePiece only cuts; which id a piece has stands in vocab.json, for both sides or for each
-(target_vocab.json). A model for many target languages reads a tag, `>>fra<<`, before the source.
+SentencePiece only segments; the ids of the pieces are in vocab.json, for both sides or for the
+source alone, with those of the target in target_vocab.json. A model for several target languages
+reads a tag, `>>fra<<`, before the source.
 
-Unlike with our own tokenizer, text can be lost: SentencePiece normalises it (spaces, compatibility
-characters), and a character without a piece becomes the unknown symbol. What a person types never
-becomes a tag or a special symbol.
+Unlike `Tokenizer`, it can lose text: SentencePiece normalizes it (spaces, compatibility
+characters), and a character without a piece becomes the unknown token. What a person types never
+becomes a tag or a special token.
 """
 
 from __future__ import annotations
@@ -31,20 +32,20 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class SpecialTokens(Settings):
-    """The ids with a meaning of their own, as special.json holds them."""
+    """Ids of the special tokens, as stored in special.json."""
 
     pad: int
-    """Fills up shorter sentences."""
+    """Padding token."""
     start: int
-    """What the decoder reads first; Marian's models take the pad id."""
+    """Start token, the first input of the decoder; in Marian models it is the padding token."""
     end: int
-    """What ends a sequence."""
+    """End token of a sequence."""
     unknown: int
-    """Stands for what has no piece."""
+    """Unknown token: replaces what has no piece."""
 
 
 class MarianTokenizer:
-    """Two SentencePiece models and their ids. `files` are the bytes of each file, by name."""
+    """Two SentencePiece models with their ids. `files` are the bytes of each file, by name."""
 
     def __init__(self, files: Mapping[str, bytes]) -> None:
         self._files = dict(files)
@@ -59,54 +60,54 @@ class MarianTokenizer:
             "target": _processor(self._files, TARGET_SPM),
         }
         self.special = self._read_special()
-        self._left_out = set(self.special.model_dump().values())
+        self._special_ids = set(self.special.model_dump().values())
         self._tags = {match[1]: ids[piece] for piece in ids if (match := _TAG.fullmatch(piece))}
-        # What a text spells is text: a piece that looks like a special symbol is an unknown one.
-        never = self._left_out | set(self._tags.values())
+        # Text stays text: a piece that looks like a special token becomes the unknown token.
+        reserved = self._special_ids | set(self._tags.values())
         self._ids: dict[Side, dict[str, int]] = {
-            "source": {piece: token for piece, token in ids.items() if token not in never},
-            "target": {p: token for p, token in target.items() if token not in self._left_out},
+            "source": {piece: token for piece, token in ids.items() if token not in reserved},
+            "target": {p: token for p, token in target.items() if token not in self._special_ids},
         }
 
     @classmethod
     def load(cls, folder: Path, names: Collection[str] = FILES) -> Self:
-        """The tokenizer in a folder, of which only these files are looked at."""
-        have = [name for name in FILES if name in names and (folder / name).exists()]
+        """Load the tokenizer from a folder; only these files are read."""
+        found = [name for name in FILES if name in names and (folder / name).exists()]
         try:
-            return cls({name: (folder / name).read_bytes() for name in have})
+            return cls({name: (folder / name).read_bytes() for name in found})
         except OSError as error:
             raise InputError(f"cannot read the tokenizer in {folder}: {error.strerror}") from None
         except PellucidError as error:
             raise PellucidError(f"{folder}: {error}") from None
 
     def files(self) -> Mapping[str, bytes]:
-        """The files it is made of, as they were read."""
+        """Return the files of the tokenizer, as they were read."""
         return dict(self._files)
 
     @property
     def sha256(self) -> str:
-        """Two tokenizers with the same hash do the same."""
+        """Hash of the tokenizer: with the same hash, the result is the same."""
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in self._files.items()}
         return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()
 
     @property
     def pad_id(self) -> int:
-        """Fills up shorter sentences."""
+        """Padding token."""
         return self.special.pad
 
     @property
     def unk_id(self) -> int:
-        """Stands for what has no piece."""
+        """Unknown token: replaces what has no piece."""
         return self.special.unknown
 
     @property
     def bos_id(self) -> int:
-        """What the decoder reads first."""
+        """Start token, the first input of the decoder."""
         return self.special.start
 
     @property
     def eos_id(self) -> int:
-        """What ends a sequence, on both sides."""
+        """End token of a sequence, on both sides."""
         return self.special.end
 
     @property
@@ -121,40 +122,42 @@ class MarianTokenizer:
 
     @property
     def separate(self) -> bool:
-        """Whether each side has ids of its own."""
+        """Whether each side has its own ids."""
         return TARGET_VOCAB in self._files
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Languages that have a tag; none where there is only one to translate into."""
+        """Languages that have a tag; none if there is only one target language."""
         return tuple(self._tags)
 
     @property
     def lead(self) -> int:
-        """How many ids stand before the words in a source sequence."""
+        """Number of ids before the words in a source sequence."""
         return 1 if self._tags else 0
 
     def tag_ids(self, language: str) -> list[int]:
-        """The tag of a target language, if the model has tags."""
+        """Return the tag of a target language, if the model has tags."""
         if not self._tags:
             return []
         if language not in self._tags:
-            have = ", ".join(self._tags)
-            raise InputError(f"this tokenizer has no tag for language {language!r}: it has {have}")
+            available = ", ".join(self._tags)
+            raise InputError(
+                f"this tokenizer has no tag for language {language!r}: it has {available}"
+            )
         return [self._tags[language]]
 
     def piece(self, token: int, side: Side = "target") -> str:
-        """One piece as SentencePiece writes it."""
+        """Return a piece as SentencePiece writes it."""
         return self._pieces[side][token]
 
     def vocabulary(self, side: Side = "target") -> Sequence[str]:
-        """All pieces of a side, in the order of their ids."""
+        """Return all pieces of a side, in the order of their ids."""
         return self._pieces[side]
 
     def encode(
         self, text: str, *, target_language: str | None = None, side: Side = "source"
     ) -> list[int]:
-        """The ids of a text on one side; with `target_language`, the whole source sequence."""
+        """Return the ids of a text; with `target_language`, the whole source sequence."""
         return self.encode_batch([text], target_language=target_language, side=side)[0]
 
     def encode_batch(
@@ -165,36 +168,36 @@ class MarianTokenizer:
         side: Side = "source",
         threads: int = 1,
     ) -> list[list[int]]:
-        """`encode` for many texts at once, in order."""
+        """Encode many texts at once, in order."""
         clean = [_SURROGATE.sub("\ufffd", text) for text in texts]
-        cut = self._processors[side].encode(clean, out_type=str, num_threads=threads)
+        segmented = self._processors[side].encode(clean, out_type=str, num_threads=threads)
         ids, unknown = self._ids[side], self.special.unknown
-        rows = [[ids.get(piece, unknown) for piece in pieces] for pieces in cut]
+        rows = [[ids.get(piece, unknown) for piece in pieces] for pieces in segmented]
         if target_language is None:
             return rows
-        before = self.tag_ids(target_language)
-        return [[*before, *row, self.special.end] for row in rows]
+        tag = self.tag_ids(target_language)
+        return [[*tag, *row, self.special.end] for row in rows]
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
-        """The text of some ids; special ids are left out."""
+        """Return the text of some ids; special tokens are skipped."""
         size = len(self._pieces[side])
         pieces = []
         for token in map(int, ids):
             if not 0 <= token < size:
                 raise InputError(f"token id {token} is outside the vocabulary of {size}")
-            if token not in self._left_out:
+            if token not in self._special_ids:
                 pieces.append(self._pieces[side][token])
         text: str = self._processors[side].decode_pieces(pieces)
         return text.replace("\u2581", " ").strip()
 
     def decode_batch(self, batch: Sequence[Sequence[int]], side: Side = "target") -> list[str]:
-        """`decode` for many sequences at once, in order."""
+        """Decode many sequences at once, in order."""
         return [self.decode(ids, side) for ids in batch]
 
     def sample(self, text: str, seed: int, strength: float) -> list[int]:
-        """Not to be had: the cuts that SentencePiece draws cannot be repeated."""
+        """Raise an error: SentencePiece's own sampling is not reproducible."""
         raise InputError(
-            "an imported model's tokenizer cannot cut words at random: leave "
+            "the tokenizer of an imported model has no subword regularization: leave "
             "batches.subword_regularization out"
         )
 
@@ -210,11 +213,11 @@ class MarianTokenizer:
 
 
 def _read_ids(files: Mapping[str, bytes], name: str) -> dict[str, int]:
-    """A vocabulary: each piece with its id, every id from 0 on once."""
+    """Read a vocabulary: each piece with its id, every id from 0 exactly once."""
     try:
         ids = json.loads(files[name])
     except KeyError:
-        raise PellucidError(f"there is no {name}: the tokenizer is not whole") from None
+        raise PellucidError(f"there is no {name}: the tokenizer is incomplete") from None
     except (ValueError, RecursionError) as error:
         raise PellucidError(f"{name} is not JSON: {error}") from None
     if not isinstance(ids, dict) or not all(type(i) is int for i in ids.values()):
@@ -228,8 +231,8 @@ def _processor(files: Mapping[str, bytes], name: str) -> Any:
     import sentencepiece
 
     if name not in files:
-        raise PellucidError(f"there is no {name}: the tokenizer is not whole")
-    sentencepiece.set_min_log_level(3)  # a wrong file is our error to report, not its log
+        raise PellucidError(f"there is no {name}: the tokenizer is incomplete")
+    sentencepiece.set_min_log_level(3)  # the error below reports a wrong file, not its log
     wrong = f"{name} is not a SentencePiece model: the file is damaged"
     try:
         processor: Any = sentencepiece.SentencePieceProcessor(model_proto=files[name])
@@ -237,4 +240,4 @@ def _processor(files: Mapping[str, bytes], name: str) -> Any:
             return processor
     except RuntimeError:
         raise PellucidError(wrong) from None
-    raise PellucidError(wrong)  # an empty file is taken without a word
+    raise PellucidError(wrong)  # SentencePiece accepts an empty file

@@ -1,9 +1,8 @@
-"""Text to token ids and back, without losing a character.
+"""The SentencePiece tokenizer: text to token ids and back, without loss.
 
-SentencePiece does the work, set up so that `decode(encode(text)) == text` for every text: nothing
-is normalised, spaces are kept one by one, and a character without a piece of its own is spelled
-in bytes. The one thing that cannot be kept is half a surrogate pair, which is not text; it is
-read as U+FFFD.
+It is set up so that `decode(encode(text)) == text` for every text: nothing is normalized, every
+space is kept, and a character without a piece is encoded in bytes (byte fallback). The one
+exception is half a surrogate pair, which is not text; it is read as U+FFFD.
 
 What a person types never becomes a special token: "</s>" or "<2fr>" in a text is plain text.
 """
@@ -37,12 +36,12 @@ PieceKind = Literal["special", "tag", "byte", "text"]
 
 _TAG = re.compile(r"<2(\w+)>")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_LONGEST_LINE = 1 << 20  # bytes; SentencePiece would leave out longer lines without a word
+_LONGEST_LINE = 1 << 20  # bytes; SentencePiece silently skips longer lines
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One row of the piece table."""
+    """A row of the piece table."""
 
     id: int
     piece: str
@@ -55,7 +54,7 @@ class Piece:
 
     @property
     def readable(self) -> str:
-        """The piece as a person reads it: a space is ␣, a byte is the character it stands for."""
+        """The piece for people to read: a space is ␣, a byte is shown with its ASCII character."""
         if self.kind != "byte":
             return self.piece.replace(SPACE, "␣")
         value = int(self.piece[3:5], 16)
@@ -63,11 +62,11 @@ class Piece:
 
 
 FEW = 32
-"""Sequences that are decoded one by one."""
+"""Fewer sequences than this are decoded one by one, without starting threads."""
 
 
 class Tokenizer:
-    """A trained vocabulary. Make one with `Tokenizer.train` or `Tokenizer.load`."""
+    """A trained SentencePiece tokenizer; `Tokenizer.train` and `Tokenizer.load` make one."""
 
     pad_id, unk_id, bos_id, eos_id = PAD_ID, UNK_ID, BOS_ID, EOS_ID
     lead = 1  # the tag
@@ -75,7 +74,7 @@ class Tokenizer:
     def __init__(self, model: bytes) -> None:
         import sentencepiece
 
-        sentencepiece.set_min_log_level(3)  # a wrong file is our error to report, not its log
+        sentencepiece.set_min_log_level(3)  # the error below reports a wrong file, not its log
         try:
             self._processor: Any = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError:
@@ -90,10 +89,10 @@ class Tokenizer:
         config: TokenizerConfig | None = None,
         languages: Sequence[str] = ("en", "fr"),
     ) -> Tokenizer:
-        """Learn a vocabulary from texts, of which at most `config.sample` are looked at.
+        """Train a tokenizer on a sample of at most `config.input_sentence_size` texts.
 
-        The same texts and settings give the same bytes. `languages` get a tag each, `<2en>`, that
-        tells the model which language to translate into.
+        The same texts and settings give the same bytes. Each of `languages` gets a tag, `<2en>`,
+        which names the target language to the model.
         """
         import sentencepiece
 
@@ -102,7 +101,7 @@ class Tokenizer:
         config = config or TokenizerConfig()
         sample = reservoir((t for t in texts if t), config.input_sentence_size, config.seed)
         if not sample:
-            raise InputError("no text to learn a vocabulary from: the corpus is empty")
+            raise InputError("no text to train a tokenizer on: the corpus is empty")
         model = io.BytesIO()
         sentencepiece.set_min_log_level(3)
         try:
@@ -133,7 +132,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, source: Path | str | bytes) -> Tokenizer:
-        """A tokenizer from its file, or from the bytes of that file."""
+        """Load a tokenizer from its file, or from the bytes of that file."""
         if isinstance(source, bytes):
             return cls(source)
         try:
@@ -152,26 +151,26 @@ class Tokenizer:
 
     @property
     def model(self) -> bytes:
-        """The SentencePiece model, as in the file."""
+        """The SentencePiece model, as stored in the file."""
         return self._model
 
     def files(self) -> Mapping[str, bytes]:
-        """The one file it is made of."""
+        """Return the file of the tokenizer."""
         return {FILE: self._model}
 
     @property
     def sha256(self) -> str:
-        """Hash of the model: two tokenizers with the same hash do the same."""
+        """Hash of the tokenizer: with the same hash, the result is the same."""
         return hashlib.sha256(self._model).hexdigest()
 
     @property
     def vocab_size(self) -> int:
-        """Number of ids, special ones included."""
+        """Number of ids, including special tokens."""
         return int(self._processor.get_piece_size())
 
     @property
     def source_vocab_size(self) -> int:
-        """The same: both sides share the vocabulary."""
+        """Number of ids on the source side: both sides share the vocabulary."""
         return self.vocab_size
 
     @property
@@ -180,18 +179,20 @@ class Tokenizer:
         return tuple(self._tags)
 
     def tag_id(self, language: str) -> int:
-        """The id of `<2xx>`, which stands first in a source sequence to name the target."""
+        """Return the id of the tag `<2xx>`, which names the target language before the source."""
         if language not in self._tags:
-            have = ", ".join(self._tags) or "none"
-            raise InputError(f"this tokenizer has no tag for language {language!r}: it has {have}")
+            available = ", ".join(self._tags) or "none"
+            raise InputError(
+                f"this tokenizer has no tag for language {language!r}: it has {available}"
+            )
         return self._tags[language]
 
     def tag_ids(self, language: str) -> list[int]:
-        """What stands before the words in a source sequence: the tag."""
+        """Return the ids before the words in a source sequence: the tag."""
         return [self.tag_id(language)]
 
     def piece(self, token: int, side: Side = "target") -> str:
-        """One piece as SentencePiece writes it; `pieces` has them all with more about each."""
+        """Return a piece as SentencePiece writes it; `pieces` has all, with more about each."""
         return str(self._processor.id_to_piece(token))
 
     @cached_property
@@ -200,16 +201,16 @@ class Tokenizer:
         return found
 
     def vocabulary(self, side: Side = "target") -> Sequence[str]:
-        """All pieces as SentencePiece writes them; both sides have the same."""
+        """Return all pieces as SentencePiece writes them; both sides have the same."""
         return self._vocabulary
 
     def encode(
         self, text: str, *, target_language: str | None = None, side: Side = "source"
     ) -> list[int]:
-        """The ids of a text: its pieces alone, never a special id.
+        """Return the ids of a text, without special tokens.
 
-        With `target_language`, the whole source sequence as a model reads it: the tag, the pieces,
-        the end (`<2fr> ... </s>`). Both sides share the vocabulary, so `side` makes no difference.
+        With `target_language`, return the whole source sequence: tag, pieces, end token
+        (`<2fr> ... </s>`). Both sides share the vocabulary, so `side` makes no difference.
         """
         ids = self.encode_batch([text])[0]
         return ids if target_language is None else [self.tag_id(target_language), *ids, EOS_ID]
@@ -222,7 +223,7 @@ class Tokenizer:
         side: Side = "source",
         threads: int = 1,
     ) -> list[list[int]]:
-        """`encode` for many texts at once, in order."""
+        """Encode many texts at once, in order."""
         texts = list(texts)
         try:
             ids: list[list[int]] = self._processor.encode(texts, num_threads=threads)
@@ -239,27 +240,27 @@ class Tokenizer:
         return ids
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
-        """The text of some ids; special ids are left out."""
+        """Return the text of some ids; special tokens are skipped."""
         return self.decode_batch([ids])[0]
 
     def decode_batch(self, batch: Sequence[Sequence[int]], side: Side = "target") -> list[str]:
-        """`decode` for many sequences at once, in order."""
+        """Decode many sequences at once, in order."""
         rows = [[int(token) for token in ids] for ids in batch]
         size = self.vocab_size
         for token in chain.from_iterable(rows):
             if not 0 <= token < size:
                 raise InputError(f"token id {token} is outside the vocabulary of {size}")
-        if len(rows) < FEW:  # its batches start threads, which takes longer than so few
+        if len(rows) < FEW:  # starting SentencePiece's threads would take longer
             return [self._processor.decode(row) if row else "" for row in rows]
         texts: list[str] = self._processor.decode(rows)
         return texts
 
     def sample(self, text: str, seed: int, strength: float) -> list[int]:
-        """Ids of one random segmentation of a text; the same seed gives the same one, anywhere.
+        """Return the ids of a random segmentation; the same seed gives the same one on any machine.
 
-        For a unigram model `strength` is alpha: 0 draws all segmentations alike, and the larger,
-        the more it keeps to the best one (0.1 to 0.5 is usual). For BPE it is the probability that
-        a merge is left out (0.1 is usual; 0 is the plain encoding).
+        For a unigram model `strength` is alpha: 0 samples all segmentations uniformly, and a larger
+        value stays closer to the best one (0.1 to 0.5 is usual). For BPE it is the dropout rate of
+        merges (0.1 is usual; 0 is the plain encoding).
         """
         if not text:
             return []
@@ -272,9 +273,9 @@ class Tokenizer:
         return _unshield(ids, placeholder, self._bytes) if placeholder else ids
 
     @property
-    def kind(self) -> Literal["unigram", "bpe"]:
-        """How text is cut: by the most probable pieces, or by byte-pair merges."""
-        # Merges are ranked, so the scores of BPE are the whole numbers 0, -1, -2, ...
+    def model_type(self) -> Literal["unigram", "bpe"]:
+        """Unigram language model or byte-pair encoding."""
+        # BPE scores are the ranks of the merges: whole numbers 0, -1, -2, ...
         whole = all(row.score == int(row.score) for row in self.pieces if row.kind == "text")
         return "bpe" if whole else "unigram"
 
@@ -303,12 +304,12 @@ class Tokenizer:
     @cached_property
     def _sampler(self) -> UnigramSampler | BpeDropout:
         scores = {row.piece: (row.id, row.score) for row in self.pieces if row.kind == "text"}
-        if self.kind == "bpe":
+        if self.model_type == "bpe":
             return BpeDropout(scores, self._bytes)
         return UnigramSampler(scores, self._bytes)
 
     def _read_layout(self) -> dict[str, int]:
-        """The tags by language, after a check that the model is laid out as this class needs."""
+        """Return the tags by language, after checking that the model has the expected layout."""
         p = self._processor
         special = (p.pad_id(), p.unk_id(), p.bos_id(), p.eos_id())
         zero = p.piece_to_id("<0x00>")
@@ -326,8 +327,8 @@ class Tokenizer:
         return tags
 
     def _shield(self, text: str) -> tuple[str, str]:
-        """The text with U+2581, which SentencePiece takes for a space, written as a character
-        that is neither in the text nor in any piece; and that character."""
+        """Replace U+2581, which SentencePiece takes for a space, by a placeholder: a character that
+        is neither in the text nor in any piece. Return the text and the placeholder."""
         for code in chain(range(0xE000, 0xF900), range(0xF0000, 0xFFFFE)):
             placeholder = chr(code)
             if placeholder not in text and placeholder not in self._letters:
@@ -340,23 +341,24 @@ class Tokenizer:
 
 
 def _unshield(ids: list[int], placeholder: str, first_byte: int) -> list[int]:
-    """The ids with the bytes of the placeholder made those of U+2581 again."""
+    """Return the ids with the bytes of the placeholder replaced by those of U+2581."""
     old = [first_byte + byte for byte in placeholder.encode()]
     new = [first_byte + byte for byte in SPACE.encode()]
     result: list[int] = []
-    at = 0
-    while at < len(ids):
-        if ids[at : at + len(old)] == old:  # UTF-8 is self-synchronising: no false match
+    position = 0
+    while position < len(ids):
+        # UTF-8 is self-synchronizing: no false match
+        if ids[position : position + len(old)] == old:
             result += new
-            at += len(old)
+            position += len(old)
         else:
-            result.append(ids[at])
-            at += 1
+            result.append(ids[position])
+            position += 1
     return result
 
 
 def reservoir(items: Iterable[Item], size: int, seed: int) -> list[Item]:
-    """A uniform random sample of at most `size` items, in one pass (Li's algorithm L)."""
+    """Return a uniform random sample of at most `size` items, in one pass (Li's algorithm L)."""
     generator = random.Random(seed)
     sample: list[Item] = []
     weight, skip = 1.0, 0
@@ -374,20 +376,20 @@ def reservoir(items: Iterable[Item], size: int, seed: int) -> list[Item]:
 
 
 def _explained(error: RuntimeError, config: TokenizerConfig) -> InputError:
-    """SentencePiece's complaint, as what to change."""
-    said = str(error)
-    if found := re.search(r"too high .*<= (\d+)", said):
+    """Return SentencePiece's error as one that says what to change."""
+    message = str(error)
+    if found := re.search(r"too high .*<= (\d+)", message):
         return InputError(
-            f"vocab_size = {config.vocab_size} is more than this corpus can fill: set it to "
+            f"vocab_size = {config.vocab_size} is too large for this corpus: set it to "
             f"{found[1]} or less"
         )
-    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", said):
+    if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", message):
         return InputError(
-            f"vocab_size = {config.vocab_size} is less than the characters and bytes need: set it "
+            f"vocab_size = {config.vocab_size} is too small for the characters and bytes: set it "
             f"to {int(found[1]) + 1} or more, or lower character_coverage"
         )
-    if "sentences_.empty()" in said:
-        return InputError("no text to learn a vocabulary from: the corpus is empty")
+    if "sentences_.empty()" in message:
+        return InputError("no text to train a tokenizer on: the corpus is empty")
     return InputError(
-        f"cannot learn a vocabulary of {config.vocab_size} {config.model_type}: {said}"
+        f"cannot train a {config.model_type} tokenizer of {config.vocab_size} pieces: {message}"
     )

@@ -1,4 +1,4 @@
-"""Where a run computes, and how exactly."""
+"""Device, numeric precision and torch.compile of a run."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from pellucid.training.plan.hardware import matmul_rate
 
 
 def device_for(config: TrainingConfig, local_rank: int = 0) -> torch.device:
-    """The device that the recipe asks for; an error if it is not there.
+    """Return the device that the recipe asks for; raise an error if it is not there.
 
-    local_rank: the process's number on this machine, which takes the GPU of that number.
+    local_rank: number of the process on this machine; it takes the GPU with that number.
     """
     asked = config.device
     if asked == "auto":
@@ -40,38 +40,50 @@ def device_for(config: TrainingConfig, local_rank: int = 0) -> torch.device:
 
 
 def has_bf16(device: torch.device) -> bool:
-    """Whether products in bf16 are done in hardware here, and so are fast."""
+    """Return whether the device multiplies matrices in bf16 in hardware, and so fast."""
     if device.type == "cuda":
         return bool(torch.cuda.is_bf16_supported(including_emulation=False))
-    if device.type == "cpu":
-        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
-    return False
+    if device.type == "mps":
+        return torch.backends.mps.is_macos_or_newer(14, 0)
+    return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
 
 
-def wants_bf16(config: TrainingConfig, device: torch.device) -> bool:
-    """Whether a run computes its losses in bf16 here, where that is safe."""
-    if config.precision in ("fp32", "bf16"):
-        return config.precision == "bf16"
-    return (config.precision == "fast" or device.type == "cuda") and has_bf16(device)
+def uses_bf16(config: TrainingConfig, device: torch.device) -> bool:
+    """Return whether a run computes in bf16 on this device (`training.precision`).
+
+    A processor without units for bf16 would emulate it, about twenty times slower, so there
+    "bf16" falls back to fp32; `precision_note` tells the user.
+    """
+    if config.precision == "auto":
+        return device.type == "cuda" and has_bf16(device)
+    return config.precision == "bf16" and (device.type != "cpu" or has_bf16(device))
 
 
-def has_fast_bf16(config: TrainingConfig, device: torch.device) -> bool:
-    """Whether a run computes in bf16 here, and in hardware."""
-    return wants_bf16(config, device) and has_bf16(device)
+def precision_note(config: TrainingConfig, device: torch.device) -> str | None:
+    """Return a line for the user where "bf16" falls back to fp32."""
+    if config.precision != "bf16" or uses_bf16(config, device):
+        return None
+    return (
+        "training.precision = 'bf16': this processor has no bf16 units (AVX-512 BF16 or AMX), "
+        "so the run computes in fp32"
+    )
 
 
-def peak_for(config: TrainingConfig, device: torch.device) -> float:
-    """FLOP/s of matrix products here: the 100% that a run's share of the peak is counted from."""
-    return matmul_rate(str(device), bf16=has_fast_bf16(config, device))
+def peak_flops(config: TrainingConfig, device: torch.device) -> float:
+    """Return the measured peak FLOP/s of matrix products in the run's precision, for MFU."""
+    return matmul_rate(str(device), bf16=uses_bf16(config, device))
 
 
 def autocast_for(
     config: TrainingConfig, device: torch.device
 ) -> Callable[[], AbstractContextManager[Any]]:
-    """What to compute a loss under: bf16 where it is safe, or fp32 throughout."""
-    if not wants_bf16(config, device):
+    """Return the context for forward passes: bf16 mixed precision (autocast), or plain fp32.
+
+    Weights, gradients and optimizer states stay in fp32 either way.
+    """
+    if not uses_bf16(config, device):
         return nullcontext
-    if device.type == "cuda" and not has_bf16(device):
+    if not has_bf16(device):
         raise InputError("training.precision = 'bf16', which this GPU does not have: set 'fp32'")
     return partial(torch.autocast, device.type, torch.bfloat16)
 
@@ -79,9 +91,9 @@ def autocast_for(
 def compiled_states(
     model: Transformer, config: TrainingConfig, say: Callable[[str], None]
 ) -> Callable[[Tensor, Tensor], Tensor] | None:
-    """`model.states` made by torch.compile where that is wanted, or None.
+    """Return `model.states` compiled by torch.compile, or None where the recipe does not ask.
 
-    If compiling fails (no compiler on this machine, say), the plain function goes on.
+    If compilation fails (for example without a C++ compiler), the run continues uncompiled.
     """
     device = model.output.weight.device
     if config.compile == "off" or (config.compile == "auto" and device.type != "cuda"):
@@ -99,7 +111,7 @@ def compiled_states(
                     raise
                 working = False
                 reason = str(error).strip().split("\n")[0][:200] or type(error).__name__
-                say(f"torch.compile does not work here, going on without: {reason}")
+                say(f"torch.compile failed, continuing without it: {reason}")
         return model.states(source, target)
 
     return states

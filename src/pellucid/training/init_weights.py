@@ -1,4 +1,4 @@
-"""What a run starts with: new weights, or those of a model that is there (fine-tuning)."""
+"""The initial weights of a run: random ones, or those of an existing model (fine-tuning)."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from pellucid.training.distributed.process_group import ProcessGroup, in_main
 from pellucid.translator.loading import open_bundle
 
 
-def open_start(recipe: Recipe, group: ProcessGroup) -> Bundle | None:
-    """The model that a recipe starts from, if it does; fetched by process 0, opened by all."""
+def open_initial_model(recipe: Recipe, group: ProcessGroup) -> Bundle | None:
+    """Open the model of `init_from`, if the recipe has one; process 0 fetches it, all open it."""
     if recipe.init_from is None:
         return None
     first = in_main(group, lambda: open_bundle(recipe.init_from), patient=True)
     return first or open_bundle(recipe.init_from)
 
 
-def pieces_for(recipe: Recipe, start: Bundle | None) -> TokenizerConfig | Subwords:
-    """What cuts the text: the pieces of a model that is there, or how to learn new ones."""
-    if start is not None:
-        return start.tokenizer
-    like = recipe.tokenizer.from_model
-    return recipe.tokenizer if like is None else open_bundle(like).tokenizer
+def tokenizer_for(recipe: Recipe, initial: Bundle | None) -> TokenizerConfig | Subwords:
+    """Return the tokenizer of an existing model, or the settings to train a new one."""
+    if initial is not None:
+        return initial.tokenizer
+    from_model = recipe.tokenizer.from_model
+    return recipe.tokenizer if from_model is None else open_bundle(from_model).tokenizer
 
 
 def planned_config(recipe: Recipe) -> ModelConfig:
-    """The shape that a run of a recipe has, before there is a vocabulary."""
+    """Return the model config of a recipe before its tokenizer is trained."""
     if recipe.init_from is None:
-        return recipe.model.config(pieces_for(recipe, None).vocab_size)
-    return start_config(recipe, open_bundle(recipe.init_from))
+        return recipe.model.config(tokenizer_for(recipe, None).vocab_size)
+    return initial_config(recipe, open_bundle(recipe.init_from))
 
 
-def start_config(recipe: Recipe, start: Bundle) -> ModelConfig:
-    """The shape of that model, with the dropouts of the recipe."""
+def initial_config(recipe: Recipe, initial: Bundle) -> ModelConfig:
+    """Return the config of the initial model with the dropout settings of the recipe."""
     names = ("dropout", "attention_dropout", "activation_dropout")
-    return start.config.changed(**{name: getattr(recipe.model, name) for name in names})
+    return initial.config.changed(**{name: getattr(recipe.model, name) for name in names})
 
 
-def load_start(model: Transformer, start: Bundle, group: ProcessGroup) -> None:
-    """Give a model of that shape its weights, whatever part of it this process holds."""
+def load_initial_weights(model: Transformer, initial: Bundle, group: ProcessGroup) -> None:
+    """Copy the initial model's weights into the model, or into this process's shard of it."""
     parameters = dict(model.named_parameters(remove_duplicate=False))
     with torch.no_grad():
-        for name, tensor in group.loaded(Stored([start.folder / WEIGHTS]), parameters):
+        for name, tensor in group.load_tensors(Stored([initial.folder / WEIGHTS]), parameters):
             parameters[name].copy_(tensor)

@@ -1,13 +1,13 @@
-"""A training run from its recipe to its bundle.
+"""A training run, from its recipe to its bundle.
 
-RUN/recipe.toml     the whole recipe, as it was used
-RUN/data/           the prepared data
-RUN/lessons/        what the teachers say of it, if there are any
-RUN/checkpoints/    what to go on from
-RUN/metrics.jsonl   what was measured, and RUN/events/ for TensorBoard
-RUN/attention.json  the attention of one sentence
-RUN/report.html     all of it to look at
-RUN/bundle/         the model, for `pellucid translate --model RUN/bundle`
+RUN/recipe.toml             the whole recipe, as it was used
+RUN/data/                   the prepared data
+RUN/teacher-probabilities/  with distillation: the teachers' probabilities for the training pairs
+RUN/checkpoints/            to resume from
+RUN/metrics.jsonl           the measurements, and RUN/events/ for TensorBoard
+RUN/attention.json          the attention of one sentence
+RUN/report.html             the report
+RUN/bundle/                 the model, for `pellucid translate --model RUN/bundle`
 """
 
 from __future__ import annotations
@@ -34,29 +34,52 @@ from pellucid.data.prepare import prepare
 from pellucid.data.store import PreparedData
 from pellucid.errors import ConfigError, InputError, PellucidError
 from pellucid.model import Transformer
-from pellucid.storage.disk import explained
-from pellucid.training import export_bundle as finish
+from pellucid.storage.files import write_atomic
 from pellucid.training.callbacks.callback import Callback
-from pellucid.training.callbacks.terminal import Lines, Panel, watchers_for
-from pellucid.training.checkpoint.checkpoints import Checkpoints
-from pellucid.training.devices import autocast_for, compiled_states, device_for
-from pellucid.training.distillation import TeacherProbabilities, ask_teachers, kept_lessons
-from pellucid.training.distributed.process_group import Alone, ProcessGroup, in_main
-from pellucid.training.embedding_init import start_embeddings
-from pellucid.training.init_weights import load_start, open_start, pieces_for, start_config
-from pellucid.training.loop import Loop, TrainingState, seed_of
+from pellucid.training.callbacks.live_panel import LivePanel
+from pellucid.training.callbacks.terminal import PlainLog, default_callbacks
+from pellucid.training.checkpoint.checkpoints import Checkpoints, cannot_write
+from pellucid.training.devices import (
+    autocast_for,
+    compiled_states,
+    device_for,
+    precision_note,
+)
+from pellucid.training.distillation import (
+    TeacherProbabilities,
+    store_teacher_probabilities,
+    stored_key,
+)
+from pellucid.training.distributed.process_group import ProcessGroup, SingleProcess, in_main
+from pellucid.training.embedding_init import init_embeddings
+from pellucid.training.export_bundle import (
+    ATTENTION,
+    interpolate_initial,
+    load_into,
+    result_weights,
+    write_attention,
+    write_bundle,
+)
+from pellucid.training.init_weights import (
+    initial_config,
+    load_initial_weights,
+    open_initial_model,
+    tokenizer_for,
+)
+from pellucid.training.loop import Loop
 from pellucid.training.optim.averaging import MovingAverage
 from pellucid.training.optim.optimizers import Optimizers
 from pellucid.training.run_report import write_report
-from pellucid.training.signals import Signals, StoppedError
-from pellucid.training.validate import InterruptedValidationError, Scores, Validation
+from pellucid.training.signals import Signals, TrainingStoppedError
+from pellucid.training.training_state import TrainingState, derive_seed
+from pellucid.training.validate import InterruptedValidationError, Validation, ValidationScores
 from pellucid.translator.loading import open_bundle
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 RECIPE, DATA, CHECKPOINTS, BUNDLE = "recipe.toml", "data", "checkpoints", "bundle"
-LESSONS = "lessons"
+TEACHER_PROBABILITIES = "teacher-probabilities"
 
 
 def train(
@@ -67,46 +90,46 @@ def train(
     overrides: Sequence[str] = (),
     console: Console | None = None,
 ) -> Path:
-    """Train a model as a recipe says; the folder of its bundle.
+    """Train a model by a recipe; return the folder of its bundle.
 
-    recipe: a recipe, its TOML file, or the folder of a run to go on with. folder: the run's
-    folder; by default runs/ and the name of the recipe's file. resume: go on from the last
-    checkpoint in it, or begin if there is none. overrides: "section.key=value" each. console:
-    where to show what happens; nothing is shown without. Under torchrun every process calls this.
+    recipe: a recipe, its TOML file, or the folder of a run to resume. folder: the run's folder;
+    by default runs/ and the name of the recipe's file. resume: continue from the last checkpoint
+    in it, or start if there is none. overrides: "section.key=value" each. console: where to show
+    progress; without one nothing is shown. Under torchrun every process calls this.
     """
-    recipe, folder = _located(recipe, folder, overrides)
+    recipe, folder = _locate(recipe, folder, overrides)
     restarted = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
     device = device_for(recipe.training, int(os.environ.get("LOCAL_RANK", "0")))
-    group = _group(recipe, device)
+    group = _process_group(recipe, device)
     try:
         # On several machines only those of a process that failed count it as a restart.
         resume = group.any(resume or restarted)
         return _Run(recipe, folder, resume, group, device, console).run()
-    except BrokenPipeError:  # nobody reads what is shown any more
+    except BrokenPipeError:  # the reader of our output is gone
         raise
     except OSError as error:
-        raise explained(error, "the run's files", folder) from error
+        raise cannot_write(error, "the run's files", folder) from error
     finally:
         group.close()
 
 
-def _group(recipe: Recipe, device: torch.device) -> ProcessGroup:
-    """The processes that torchrun started, or this one alone."""
+def _process_group(recipe: Recipe, device: torch.device) -> ProcessGroup:
+    """Join the processes that torchrun started, or be the only one."""
     if "RANK" not in os.environ or int(os.environ.get("WORLD_SIZE", "1")) == 1:
-        return Alone(device)
+        return SingleProcess(device)
     if recipe.training.parallel == "fsdp":
-        from pellucid.training.distributed.fsdp import FullySharded
+        from pellucid.training.distributed.fsdp import FullyShardedGroup
 
-        return FullySharded(recipe.training, device)
-    from pellucid.training.distributed.ddp import DataParallel
+        return FullyShardedGroup(recipe.training, device)
+    from pellucid.training.distributed.ddp import DataParallelGroup
 
-    return DataParallel(recipe.training, device)
+    return DataParallelGroup(recipe.training, device)
 
 
-def _located(
+def _locate(
     recipe: Recipe | Path | str, folder: Path | str | None, overrides: Sequence[str]
 ) -> tuple[Recipe, Path]:
-    """The recipe, read and changed, and the folder of its run."""
+    """Return the recipe with its overrides, and the folder of its run."""
     if isinstance(recipe, Recipe):
         if overrides:
             raise InputError("overrides go with a recipe's file: change the Recipe itself")
@@ -125,7 +148,7 @@ def _located(
 
 
 class _Run:
-    """The parts of a run, put together."""
+    """The parts of a run, put together; `run` calls the other methods in order."""
 
     def __init__(
         self,
@@ -142,38 +165,42 @@ class _Run:
         self.group = group
         self.device = device
         self.console = console if group.rank == 0 else None
-        self.watchers: list[Callback] = (
-            watchers_for(folder, self.console) if group.rank == 0 else []
+        self.callbacks: list[Callback] = (
+            default_callbacks(folder, self.console) if group.rank == 0 else []
         )
         keep, average = recipe.checkpoints.keep, recipe.training.average_checkpoints
         self.checkpoints = Checkpoints(folder / CHECKPOINTS, keep, average, self.say)
         self.signals = Signals()
-        self.start: Bundle | None = None
+        self.initial: Bundle | None = None
+        """The model that fine-tuning starts from."""
         self.teachers: list[Bundle] = []
-        """Those that are still to be asked, in process 0."""
-        self.lessons: str | None = None
-        """The key of what they have said, once they were asked, in process 0."""
+        """In process 0: the teachers, if their probabilities are not stored yet."""
+        self.teacher_key: str | None = None
+        """In process 0: the key of their probabilities, if they are stored."""
 
     def say(self, line: str) -> None:
-        """Tell a person something, also before the watchers have started."""
+        """Print a line for the user, also before the callbacks have started."""
         if self.console is not None:
             self.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def run(self) -> Path:
-        """All of it."""
+        """Prepare, train and write the bundle; return its folder."""
         in_main(self.group, self._claim_folder)
-        self.start = open_start(self.recipe, self.group)
+        self.initial = open_initial_model(self.recipe, self.group)
         in_main(self.group, self._open_teachers, patient=True)
-        prepared = self._prepared()
+        note = precision_note(self.recipe.training, self.device)
+        if note is not None:
+            self.say(note)
+        prepared = self._prepare_data()
         resumed = self._last_step()
         checkpoint = None if resumed is None else self.checkpoints.load(resumed)
         self._set_threads(None if checkpoint is None else checkpoint.state["threads"])
-        lessons = self._lessons(prepared)
-        loop = self._loop(prepared, lessons, drawn=checkpoint is None)
+        teacher_probabilities = self._teacher_probabilities(prepared)
+        loop = self._loop(prepared, teacher_probabilities, initialised=checkpoint is None)
         if checkpoint is not None:
             loop.restore(checkpoint)
-        for watcher in self.watchers:
-            watcher.started(
+        for callback in self.callbacks:
+            callback.on_start(
                 self.recipe, loop.model.num_parameters(), prepared.report, resumed_from=resumed
             )
         try:
@@ -181,146 +208,158 @@ class _Run:
                 reason = loop.run()
                 summary = self._finish(loop, prepared, reason)
         except InterruptedValidationError:
-            asked = max(self.group.gathered(self.signals.asked or 0))
-            stopped = StoppedError(asked, loop.place.step, self.folder)
+            signal_number = max(self.group.gather(self.signals.received or 0))
+            stopped = TrainingStoppedError(signal_number, loop.state.step, self.folder)
             self._end("stopped", loop)
             raise stopped from None
         except BaseException as error:
-            asked_for = isinstance(error, StoppedError | KeyboardInterrupt)
+            asked_for = isinstance(error, TrainingStoppedError | KeyboardInterrupt)
             self._end("stopped" if asked_for else "failed", loop)
             raise
-        for watcher in self.watchers:
-            watcher.finished(summary)
+        for callback in self.callbacks:
+            callback.on_end(summary)
         in_main(self.group, lambda: write_report(self.folder))
         return self.folder / BUNDLE
 
     def _end(self, how: str, loop: Loop) -> None:
-        """Tell the watchers of an end before time; a person gets the error's own line."""
-        for watcher in self.watchers:
-            seen = isinstance(watcher, Lines | Panel)
+        """Tell the callbacks about an early end; on the console the error has its own line."""
+        for callback in self.callbacks:
+            on_console = isinstance(callback, PlainLog | LivePanel)
             with contextlib.suppress(PellucidError, OSError):
-                watcher.finished({} if seen else {"ended": how, "steps": loop.place.step})
+                callback.on_end({} if on_console else {"ended": how, "steps": loop.state.step})
 
     def _claim_folder(self) -> None:
-        """Make the folder this run's: it must be new, or be resumed with a recipe that fits."""
+        """Claim the run's folder: it must be new, or be resumed with a matching recipe."""
         path = self.folder / RECIPE
         begun = bool(self.checkpoints.steps())
         if begun and not self.resume:
             raise InputError(
-                f"{self.folder} holds a run that has begun: go on with --resume, or choose "
-                "another place with --folder"
+                f"{self.folder} already holds a run: continue it with --resume, or choose another "
+                "folder with --folder"
             )
         if self.resume and begun and path.is_file():
             self._check_changes(load_recipe(path))
         elif self.resume and not begun:
-            self.say(f"nothing to resume in {self.folder}: starting from the beginning")
+            self.say(f"nothing to resume in {self.folder}: starting a new run")
         text = as_toml(self.recipe)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            draft = path.with_name(f".{RECIPE}.writing")
-            draft.write_text(text, encoding="utf-8")
-            os.replace(draft, path)
+            write_atomic(path, text)
         except OSError as error:
-            raise explained(error, "the recipe", self.folder) from None
+            raise cannot_write(error, "the recipe", self.folder) from None
 
     def _check_changes(self, old: Recipe) -> None:
         changes = recipe_differences(old, self.recipe)
 
-        def listed(may: bool) -> str:
+        def listed(allowed: bool) -> str:
             return ", ".join(
-                f"{c.key} ({c.old!r} to {c.new!r})" for c in changes if c.may_change == may
+                f"{c.key} ({c.old!r} to {c.new!r})" for c in changes if c.may_change == allowed
             )
 
-        if listed(may=False):
-            also = f"; these may change: {listed(may=True)}" if listed(may=True) else ""
+        if listed(allowed=False):
+            also = f"; these may change: {listed(allowed=True)}" if listed(allowed=True) else ""
             raise ConfigError(
                 f"the recipe is not that of the run in {self.folder}: these must not change when "
-                f"it is resumed: {listed(may=False)}{also}; put them back, or start anew with "
-                "--folder"
+                f"it is resumed: {listed(allowed=False)}{also}; set them back, or start a new run "
+                "with --folder"
             )
         if changes:
-            self.say(f"resuming with changes: {listed(may=True)}")
+            self.say(f"resuming with changes: {listed(allowed=True)}")
 
-    def _prepared(self) -> PreparedData:
-        """The data, made or found by process 0 and opened by all."""
+    def _prepare_data(self) -> PreparedData:
+        """Prepare the data in process 0, unless that was done, and open it in all."""
         folder = self.folder / DATA
 
-        def made() -> PreparedData:
-            pieces = pieces_for(self.recipe, self.start)
-            return prepare(self.recipe.data, pieces, folder, console=self.console)
+        def work() -> PreparedData:
+            tokenizer = tokenizer_for(self.recipe, self.initial)
+            return prepare(self.recipe.data, tokenizer, folder, console=self.console)
 
-        prepared = in_main(self.group, made, patient=True)
+        prepared = in_main(self.group, work, patient=True)
         return prepared or PreparedData.open(folder, verify=False)
 
-    def _begun(self) -> bool:
-        """Whether this goes on with a run that has a checkpoint."""
+    def _is_resumed(self) -> bool:
+        """Return whether this resumes a run that has a checkpoint."""
         return self.resume and bool(self.checkpoints.steps())
 
     def _last_step(self) -> int | None:
-        """The step to go on from, or None for a new run."""
+        """Return the step to resume from, or None for a new run."""
 
-        def found() -> int | None:
-            if not self._begun():
+        def find() -> int | None:
+            if not self._is_resumed():
                 return None
             step = self.checkpoints.last_whole()
             if step is None:
                 raise PellucidError(
-                    f"every checkpoint in {self.checkpoints.folder} is damaged: nothing to go on "
-                    "from; move them away to start anew"
+                    f"every checkpoint in {self.checkpoints.folder} is damaged: nothing to resume "
+                    "from; move them away to start a new run"
                 )
             return step
 
-        last: int | None = self.group.from_main(in_main(self.group, found))
+        last: int | None = self.group.broadcast(in_main(self.group, find))
         return last
 
     def _set_threads(self, before: int | None) -> None:
-        """As the recipe says; or as the run began, so that it goes on with the same bits."""
+        """Use the recipe's threads, or those the run began with, so that the bits stay the same."""
         threads = self.recipe.training.threads or before
         if threads is not None:
             torch.set_num_threads(threads)
 
     def _open_teachers(self) -> None:
-        """Before anything takes time: one may be missing. A run that has begun has asked them."""
-        if self._begun():
-            self.lessons = kept_lessons(self.folder / LESSONS)
-        if self.lessons is None:
+        """Open the teachers first of all, as one may be missing; a resumed run needs none."""
+        if self._is_resumed():
+            self.teacher_key = stored_key(self.folder / TEACHER_PROBABILITIES)
+        if self.teacher_key is None:
             self.teachers = [open_bundle(name) for name in self.recipe.distillation.teachers]
 
-    def _lessons(self, prepared: PreparedData) -> TeacherProbabilities | None:
-        """What the teachers say, if there are any: asked by process 0, opened by all."""
-        if not self.recipe.distillation.teachers:
+    def _teacher_probabilities(self, prepared: PreparedData) -> TeacherProbabilities | None:
+        """With distillation: compute the teachers' probabilities in process 0, open them in all."""
+        distillation = self.recipe.distillation
+        if not distillation.teachers:
             return None
-        folder, console = self.folder / LESSONS, self.console
+        folder, console = self.folder / TEACHER_PROBABILITIES, self.console
 
-        def asked() -> str | None:
-            if self.lessons is not None:
-                return self.lessons
+        def compute() -> str | None:
+            if self.teacher_key is not None:
+                return self.teacher_key
             autocast = autocast_for(self.recipe.training, self.device)
-            return ask_teachers(
+            return store_teacher_probabilities(
                 self.teachers, prepared, folder, self.device, autocast=autocast, console=console
             )
 
-        key = self.group.from_main(in_main(self.group, asked, patient=True))
-        return TeacherProbabilities.open(folder, key, prepared, self.recipe.distillation.weight)
+        key = self.group.broadcast(in_main(self.group, compute, patient=True))
+        return TeacherProbabilities.open(folder, key, prepared, distillation.weight)
+
+    def _model(self, prepared: PreparedData, *, initialised: bool) -> tuple[Transformer, float]:
+        """Build the model; initialised: with its initial weights, not those of a checkpoint.
+
+        Also returns the seconds that co-occurrence counting took, as they are training time too.
+        """
+        training = self.recipe.training
+        torch.manual_seed(derive_seed(training.seed, "weights"))
+        if self.initial is None:
+            config = self.recipe.model.config(prepared.tokenizer.vocab_size)
+        else:
+            config = initial_config(self.recipe, self.initial)
+        model = self.group.build_model(config, initialised=initialised)
+        if self.initial is not None and initialised:
+            load_initial_weights(model, self.initial, self.group)
+        elif training.embedding_init == "cooccurrence" and initialised:
+            self.say("counting word co-occurrence for the initial embeddings")
+            seed, began = derive_seed(training.seed, "embeddings"), time.monotonic()
+            init_embeddings(model, prepared.splits["train"], seed)
+            return model, time.monotonic() - began
+        return model, 0.0
 
     def _loop(
-        self, prepared: PreparedData, lessons: TeacherProbabilities | None, *, drawn: bool
+        self,
+        prepared: PreparedData,
+        teacher_probabilities: TeacherProbabilities | None,
+        *,
+        initialised: bool,
     ) -> Loop:
         recipe, training = self.recipe, self.recipe.training
-        torch.manual_seed(seed_of(training.seed, "weights"))
-        if self.start is None:
-            config = recipe.model.config(prepared.tokenizer.vocab_size)
-        else:
-            config = start_config(recipe, self.start)
-        model = self.group.built(config, drawn=drawn)
-        counted = 0.0
-        if self.start is not None and drawn:
-            load_start(model, self.start, self.group)
-        elif training.embedding_init == "cooccurrence" and drawn:
-            self.say("counting which words stand together, for the first embeddings")
-            seed, began = seed_of(training.seed, "embeddings"), time.monotonic()
-            start_embeddings(model, prepared.splits["train"], seed)
-            counted = time.monotonic() - began
+        model, seconds = self._model(prepared, initialised=initialised)
+        ema = None if training.ema_decay is None else MovingAverage(model, training.ema_decay)
         batches = Batches(
             prepared,
             recipe.batches,
@@ -335,23 +374,21 @@ class _Run:
             batches,
             self._validation(prepared, "valid"),
             self.checkpoints,
-            self.watchers,
+            self.callbacks,
             self.group,
             self.signals,
-            average=None
-            if training.ema_decay is None
-            else MovingAverage(model, training.ema_decay),
-            lessons=lessons,
+            ema=ema,
+            teacher_probabilities=teacher_probabilities,
             compiled=self._compiled(model),
             autocast=autocast_for(training, self.device),
-            place=TrainingState(seconds=counted),  # it is training too
+            state=TrainingState(seconds=seconds),
         )
 
     def _compiled(self, model: Transformer) -> Callable[[Tensor, Tensor], Tensor] | None:
         training = self.recipe.training
         if self.group.world > 1 and training.parallel == "fsdp":
             if training.compile == "on":
-                self.say("training.compile = 'on' goes with parallel = 'copies': going on without")
+                self.say("training.compile = 'on' needs parallel = 'ddp': continuing uncompiled")
             return None
         return compiled_states(model, training, self.say)
 
@@ -363,32 +400,34 @@ class _Run:
             config = config.changed(sentences=0, translate=True)
 
         def stop() -> bool:
-            return self.group.any(self.signals.asked is not None)
+            return self.group.any(self.signals.received is not None)
 
         return Validation(prepared, self.recipe.batches, config, self.group, split, stop)
 
     def _finish(self, loop: Loop, prepared: PreparedData, reason: str) -> dict[str, Any]:
-        """Choose the weights, judge them, and write the bundle."""
-        result = finish.result_weights(self.recipe, self.checkpoints, loop.place.best)
-        share = self.recipe.training.init_interpolation
-        if share and (start := open_start(self.recipe, self.group)) is not None:
-            result = finish.with_start(result, start, share)
-        with self.group.plain(loop.model) as model:
-            finish.load_into(model, result.weights)
+        """Choose the weights, evaluate them and write the bundle; return the run's summary."""
+        result = result_weights(self.recipe, self.checkpoints, loop.state.best)
+        fraction = self.recipe.training.init_interpolation
+        if fraction and (initial := open_initial_model(self.recipe, self.group)) is not None:
+            result = interpolate_initial(result, initial, fraction)
+        with self.group.whole_model(loop.model) as model:
+            load_into(model, result.weights)
             model.eval()
-            scores: dict[str, Scores] = {}
+            scores: dict[str, ValidationScores] = {}
             if loop.validation is not None:
-                found = loop.judged.get(result.judged or 0)
+                found = loop.scores.get(result.validated_step or 0)
                 scores["valid"] = found or loop.validation.run(model)
             test = self._validation(prepared, "test")
             if test is not None:
                 scores["test"] = test.run(model)
-            in_main(self.group, lambda: self._write(loop, model, prepared, result.what, scores))
+            in_main(
+                self.group, lambda: self._write(loop, model, prepared, result.description, scores)
+            )
         summary: dict[str, Any] = {
             "ended": reason,
-            "steps": loop.place.step,
-            "epochs": loop.place.epoch,
-            "weights": result.what,
+            "steps": loop.state.step,
+            "epochs": loop.state.epoch,
+            "weights": result.description,
         }
         for split, found in scores.items():
             summary[f"{split} loss"] = found.loss
@@ -403,20 +442,20 @@ class _Run:
         model: Transformer,
         prepared: PreparedData,
         weights: str,
-        scores: dict[str, Scores],
+        scores: dict[str, ValidationScores],
     ) -> None:
-        """The files of the result."""
-        finish.write_bundle(
+        """Write the bundle and the attention of one sentence."""
+        write_bundle(
             self.folder / BUNDLE,
             self.recipe,
             model,
             prepared,
             weights=weights,
-            steps=loop.place.step,
-            target_tokens=loop.place.target_tokens,
+            steps=loop.state.step,
+            target_tokens=loop.state.target_tokens,
             scores=scores,
             say=self.say,
         )
         if loop.validation is not None:
-            path = self.folder / finish.ATTENTION
-            finish.write_attention(path, model, prepared, loop.validation.examples)
+            path = self.folder / ATTENTION
+            write_attention(path, model, prepared, loop.validation.examples)

@@ -1,7 +1,7 @@
-"""The report of a run: one page that needs nothing else, made from what the run folder holds.
+"""The report of a training run: one self-contained HTML page, made from the run folder.
 
-Curves, samples, the attention of one sentence, the data's table, the recipe, the machine. It has
-no script and fetches nothing; every text from outside is escaped.
+Curves, samples, the attention of one sentence, the table of the data, the recipe, the machine. It
+has no script and fetches nothing; every text from outside is escaped.
 """
 
 from __future__ import annotations
@@ -12,25 +12,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from pellucid.console.formatting import format_duration
 from pellucid.data.cleaning import MEANINGS, Verdict
-from pellucid.drawing.page import cards, page, section, write_page
+from pellucid.drawing.report_page import cards, page, section, write_page
 from pellucid.drawing.svg import Curve, attention_map, escaped, line_chart
 from pellucid.errors import InputError
 from pellucid.training.callbacks.callback import perplexity
-from pellucid.training.callbacks.formatting import duration
 from pellucid.training.callbacks.metrics_file import METRICS, read_metrics
 
 REPORT = "report.html"
 RECIPE = "recipe.toml"
 ATTENTION = "attention.json"
 DATA_MANIFEST = Path("data") / "manifest.json"
-_LARGEST_MAP = 60  # tokens a side
-_MOST_HEADS = 16
+_MAX_MAP_TOKENS = 60  # per side
+_MAX_HEADS = 16
 
 
 @dataclass
-class _Run:
-    """What the report is made of."""
+class _RunMetrics:
+    """The lines of metrics.jsonl by kind."""
 
     about: dict[str, Any] = field(default_factory=dict)
     steps: list[dict[str, Any]] = field(default_factory=list)
@@ -39,7 +39,7 @@ class _Run:
 
 
 def write_report(run_folder: Path | str) -> Path:
-    """Write report.html into a run folder, from what is there by now; the path of it."""
+    """Write report.html into a run folder, finished or not; return its path."""
     folder = Path(run_folder)
     run = _read(folder)
     path = folder / REPORT
@@ -48,20 +48,20 @@ def write_report(run_folder: Path | str) -> Path:
 
 
 def loss_chart(run_folder: Path | str) -> str:
-    """The loss of a run against its steps, as SVG."""
+    """Draw the loss of a run over its steps, as SVG."""
     run = _read(Path(run_folder))
     curves = [
         Curve("training", _points(run.steps, "loss", "step"), 1),
         Curve("validation", _points(run.validations, "loss", "step"), 2, dots=True),
     ]
-    drawn = line_chart("Loss, nats a token", curves, "step")
+    drawn = line_chart("Loss, nats per token", curves, "step")
     if not drawn:
         raise InputError(f"no loss to draw yet in {Path(run_folder) / METRICS}")
     return drawn
 
 
-def _read(folder: Path) -> _Run:
-    run = _Run()
+def _read(folder: Path) -> _RunMetrics:
+    run = _RunMetrics()
     for line in read_metrics(folder):
         if line["kind"] == "run":
             run.about = line
@@ -76,7 +76,7 @@ def _read(folder: Path) -> _Run:
     return run
 
 
-def _page(folder: Path, run: _Run) -> str:
+def _page(folder: Path, run: _RunMetrics) -> str:
     title = str(run.about.get("title") or "A training run")
     sections = [
         _header(title, run),
@@ -90,16 +90,16 @@ def _page(folder: Path, run: _Run) -> str:
     return page(title, sections)
 
 
-def _header(title: str, run: _Run) -> str:
+def _header(title: str, run: _RunMetrics) -> str:
     facts: list[tuple[str, str, str]] = []
     for key, name in (("bleu", "BLEU"), ("chrf", "chrF")):
         scored = [v for v in run.validations if v.get(key) is not None]
         if scored:
             best = max(scored, key=lambda v: v[key])
             facts.append((f"{best[key]:.1f}", f"{name}, best", f"at step {best['step']:,}"))
-    judged = [v for v in run.validations if v.get("loss") is not None]
-    if judged:
-        best = min(judged, key=lambda v: v["loss"])
+    with_loss = [v for v in run.validations if v.get("loss") is not None]
+    if with_loss:
+        best = min(with_loss, key=lambda v: v["loss"])
         facts.append(
             (f"{perplexity(best['loss']):.2f}", "perplexity, best", f"at step {best['step']:,}")
         )
@@ -110,9 +110,9 @@ def _header(title: str, run: _Run) -> str:
         tokens = sum(step.get("target_tokens") or 0 for step in run.steps)
         seconds = sum(step.get("seconds") or 0 for step in run.steps)
         facts.append((f"{last['step']:,}", "steps", f"{last.get('epoch') or 0:.1f} epochs"))
-        facts.append((duration(last.get("elapsed") or 0), "of training", ""))
+        facts.append((format_duration(last.get("elapsed") or 0), "of training", ""))
         if seconds:
-            facts.append((f"{tokens / seconds:,.0f}", "target tokens a second", ""))
+            facts.append((f"{tokens / seconds:,.0f}", "target tokens per second", ""))
     ended = "".join(
         f"<li>{escaped(name)}: {escaped(value)}</li>"
         for name, value in (run.end.get("summary") or {}).items()
@@ -120,7 +120,7 @@ def _header(title: str, run: _Run) -> str:
     )
     state = f'<ul class="ended">{ended}</ul>' if ended else ""
     if not run.end:
-        state = '<p class="note">The run has not ended yet; this is what there is so far.</p>'
+        state = '<p class="note">The run has not ended yet; these are the results so far.</p>'
     return f"<header><h1>{escaped(title)}</h1>{cards(facts)}{state}</header>"
 
 
@@ -134,14 +134,14 @@ def _points(lines: Iterable[Mapping[str, Any]], key: str, by: str) -> list[tuple
     return found
 
 
-def _curves(run: _Run) -> list[str]:
-    """Everything against the step, and beside it against the minutes."""
+def _curves(run: _RunMetrics) -> list[str]:
+    """Draw the curves over steps and over minutes."""
     charts = []
     for step in (*run.steps, *run.validations):
         if isinstance(step.get("loss"), int | float):
             step["perplexity"] = perplexity(step["loss"])
     for title, key, log in (
-        ("Loss, nats a token", "loss", False),
+        ("Loss, nats per token", "loss", False),
         ("Perplexity", "perplexity", True),
     ):
         for by in ("step", "minutes"):
@@ -155,20 +155,20 @@ def _curves(run: _Run) -> list[str]:
             Curve("BLEU", _points(run.validations, "bleu", by), 2, dots=True),
             Curve("chrF", _points(run.validations, "chrf", by), 3, dots=True),
         ]
-        charts.append(line_chart("Quality of translation", curves, by))
+        charts.append(line_chart("Translation quality", curves, by))
     for title, key in (
-        ("Learning rate", "rate"),
-        ("Length of the gradient, before clipping", "gradient_norm"),
-        ("Target tokens a second", "tokens_per_second"),
-        ("Share of the machine's peak", "flops_share"),
+        ("Learning rate", "learning_rate"),
+        ("Gradient norm, before clipping", "grad_norm"),
+        ("Target tokens per second", "tokens_per_second"),
+        ("Model FLOPs utilization (MFU)", "mfu"),
     ):
         curve = Curve("", _points(run.steps, key, "step"))
-        log = key == "gradient_norm"
+        log = key == "grad_norm"
         charts.append(line_chart(title, [curve], "step", log=log, from_zero=not log))
     return [f"<figure>{chart}</figure>" for chart in charts if chart]
 
 
-def _samples(run: _Run) -> str:
+def _samples(run: _RunMetrics) -> str:
     with_samples = [v for v in run.validations if v.get("samples")]
     if not with_samples:
         return ""
@@ -191,31 +191,31 @@ def _samples(run: _Run) -> str:
         for name, value in (last.get("signatures") or {}).items()
     )
     table += f'<ul class="signatures">{signatures}</ul>' if signatures else ""
-    return section("Samples", table) + _growing(with_samples)
+    return section("Samples", table) + _first_sample_over_time(with_samples)
 
 
-def _growing(validations: list[dict[str, Any]]) -> str:
-    """The first sample, as it was translated at each of some validations."""
+def _first_sample_over_time(validations: list[dict[str, Any]]) -> str:
+    """Show how the first sample was translated at several validations."""
     first = validations[0]["samples"][0]
     same = [v for v in validations if v["samples"][0].get("source") == first.get("source")]
     if len(same) < 2:
         return ""
     count = min(8, len(same))
-    chosen = [same[place * (len(same) - 1) // (count - 1)] for place in range(count)]
+    chosen = [same[i * (len(same) - 1) // (count - 1)] for i in range(count)]
     rows = "".join(
         f"<tr><td class=number>{v['step']:,}</td>"
         f"<td><bdi>{escaped(v['samples'][0].get('translation', ''))}</bdi></td></tr>"
         for v in chosen
     )
     return section(
-        "One sentence, as it was learned",
+        "One sentence over the course of training",
         f"<p><bdi>{escaped(first.get('source', ''))}</bdi></p><table><thead><tr><th class=number>"
         f"step</th><th>translation</th></tr></thead><tbody>{rows}</tbody></table>",
     )
 
 
 def _attention(folder: Path) -> str:
-    """Where the decoder looked in the source, head by head."""
+    """Draw the cross-attention of one sentence, head by head."""
     found = _json(folder / ATTENTION)
     try:
         source, target = (
@@ -227,24 +227,24 @@ def _attention(folder: Path) -> str:
             len(head) == len(target) and all(len(row) == len(source) for row in head)
             for head in heads
         )
-        if not (source and target and fits) or max(len(source), len(target)) > _LARGEST_MAP:
+        if not (source and target and fits) or max(len(source), len(target)) > _MAX_MAP_TOKENS:
             return ""
         maps = "".join(
             attention_map(f"head {number}" if len(heads) > 1 else "", source, target, head)
-            for number, head in enumerate(heads[:_MOST_HEADS], start=1)
+            for number, head in enumerate(heads[:_MAX_HEADS], start=1)
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return ""
     layer = found.get("layer")
     where = f" of decoder layer {layer}" if isinstance(layer, int) else ""
     note = (
-        f'<p class="note">Cross-attention{where}. A row is a token that was written; its cells '
-        "say how much each source token was looked at, and sum to 1.</p>"
+        f'<p class="note">Cross-attention{where}. Each row is an output token; its cells are the '
+        "attention weights over the source tokens, which sum to 1.</p>"
     )
     return section("The attention of one sentence", f'{note}<div class="maps">{maps}</div>')
 
 
-def _data(folder: Path, run: _Run) -> str:
+def _data(folder: Path, run: _RunMetrics) -> str:
     manifest = _json(folder / DATA_MANIFEST)
     report = manifest.get("report") if isinstance(manifest, dict) else None
     report = report or run.about.get("data") or {}
@@ -255,11 +255,11 @@ def _data(folder: Path, run: _Run) -> str:
         for verdict, count in (counted.get("counts") or {}).items():
             meaning = MEANINGS[Verdict(verdict)] if verdict in set(Verdict) else ""
             rows.append((split, verdict.replace("_", " "), f"{count:,}", meaning))
-        rows.append((split, "kept in all", f"{counted.get('kept', 0):,}", "what is used"))
+        rows.append((split, "kept, total", f"{counted.get('kept', 0):,}", "what is used"))
     if not rows:
         return ""
     body = "".join(
-        f"<tr{' class=total' if verdict == 'kept in all' else ''}><td>{escaped(split)}</td>"
+        f"<tr{' class=total' if verdict == 'kept, total' else ''}><td>{escaped(split)}</td>"
         f"<td>{escaped(verdict)}</td><td class=number>{escaped(count)}</td>"
         f"<td>{escaped(meaning)}</td></tr>"
         for split, verdict, count, meaning in rows
@@ -268,7 +268,7 @@ def _data(folder: Path, run: _Run) -> str:
     return section("Data", f"<table><thead>{head}</thead><tbody>{body}</tbody></table>")
 
 
-def _machine(run: _Run) -> str:
+def _machine(run: _RunMetrics) -> str:
     rows = "".join(
         f"<tr><td>{escaped(name)}</td><td>{escaped(value)}</td></tr>"
         for name, value in (run.about.get("machine") or {}).items()

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the step under way is finished and saved, and then the run ends."""
+"""Ctrl-C and SIGTERM: the current step is finished and saved, and then the run ends."""
 
 from __future__ import annotations
 
@@ -11,31 +11,34 @@ from typing import Any
 from pellucid.errors import PellucidError
 
 
-class StoppedError(PellucidError):
-    """A run was asked to stop, and has saved itself. Exit code 130 (Ctrl-C) or 143 (SIGTERM)."""
+class TrainingStoppedError(PellucidError):
+    """The run was stopped by a signal and has saved a checkpoint.
 
-    everywhere = True
+    Exit code 130 (Ctrl-C) or 143 (SIGTERM).
+    """
+
+    on_all_ranks = True
 
     def __init__(self, number: int, step: int, folder: Path) -> None:
         self.exit_code = 128 + number
         how = "Ctrl-C" if number == signal.SIGINT else signal.Signals(number).name
-        what = f"saved at step {step}" if step else "nothing was learned yet"
-        super().__init__(f"stopped by {how}, {what}; to go on: pellucid train {folder} --resume")
+        what = f"saved at step {step}" if step else "before the first step"
+        super().__init__(f"stopped by {how}, {what}; to resume: pellucid train {folder} --resume")
 
 
 class Signals:
-    """While it is entered, the first signal is only noted in `asked`; a second one ends at once."""
+    """Context in which the first signal is only noted in `received`; a second one ends at once."""
 
-    watched = (signal.SIGINT, signal.SIGTERM)
+    handled = (signal.SIGINT, signal.SIGTERM)
 
     def __init__(self) -> None:
-        self.asked: int | None = None
+        self.received: int | None = None
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Signals:
-        # Only the main thread may set handlers; elsewhere signals do what they always do.
+        # Only the main thread may set handlers; elsewhere signals keep their default effect.
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._note) for number in self.watched}
+            self._before = {number: signal.signal(number, self._note) for number in self.handled}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -43,6 +46,6 @@ class Signals:
             signal.signal(number, handler)
 
     def _note(self, number: int, frame: FrameType | None) -> None:
-        if self.asked is not None:
+        if self.received is not None:
             raise KeyboardInterrupt
-        self.asked = number
+        self.received = number

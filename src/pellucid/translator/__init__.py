@@ -1,4 +1,4 @@
-"""Text to text: split, tokenize, decode, join. What the command, the server and Python call.
+"""Text to text: segment, tokenize, decode, join; for the command, the server and Python.
 
 t = pellucid.load("model")
 t("je suis étudiant")

@@ -1,4 +1,4 @@
-"""`pellucid translate`: where texts come from, where translations go, what is said about it."""
+"""`pellucid translate` and `pellucid models`."""
 
 from __future__ import annotations
 
@@ -8,52 +8,180 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Annotated, Any, BinaryIO, cast, get_args
 
+from pellucid.console.options import Argument, Engine, From, Model, Option, To, say
 from pellucid.decoding.engine_selection import EngineName
 from pellucid.errors import InputError, PellucidError
-from pellucid.translator.files import LineReader, translate_document
-from pellucid.translator.loading import load
+from pellucid.translator.directions import Direction
+from pellucid.translator.loading import installed, load, user_folder
+from pellucid.translator.text_io import LineReader, translate_document
 from pellucid.translator.translation_report import TranslationReport
 from pellucid.translator.translator import Translator
 
 
-def run_translate(
+def translate(
+    texts: Annotated[
+        list[str] | None, Argument(metavar="[TEXT]...", help="Texts to translate.")
+    ] = None,
+    files: Annotated[
+        list[Path] | None,
+        Option("--file", help="A document: .txt, .md, .html, .srt, .po, .tmx. Repeatable."),
+    ] = None,
+    source: From = None,
+    target: To = None,
+    model: Model = None,
+    beam_size: Annotated[
+        int, Option(min=1, max=1024, help="Beam size; 1 is greedy, the fastest.")
+    ] = 4,
+    n_best: Annotated[int, Option(min=1, max=1024, help="Number of outputs for each text.")] = 1,
+    engine: Engine = "auto",
+    as_json: Annotated[
+        bool,
+        Option("--json", help="A line of JSON for each text: scores, tokens, alignment."),
+    ] = False,
+    output: Annotated[
+        str | None,
+        Option("-o", "--output", help="Output file; with --input, output folder."),
+    ] = None,
+    inputs: Annotated[
+        list[str] | None,
+        Option(
+            "--input",
+            metavar="PATTERN",
+            help="In bulk: files to translate (.txt, .jsonl, .parquet). Repeatable.",
+        ),
+    ] = None,
+    column: Annotated[str, Option(help="With --input: name of the column to translate.")] = "text",
+    into: Annotated[
+        str | None,
+        Option(
+            help="With --input: name of the column for the translation; if unset, it replaces the "
+            "text."
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        Option(
+            metavar="local|ADDRESS", help="With --input: run on Ray, on this machine or a cluster."
+        ),
+    ] = None,
+    workers: Annotated[
+        str | None,
+        Option(metavar="N|MIN:MAX", help="With --cluster: number of workers; if unset, all cores."),
+    ] = None,
+) -> None:
+    """Translate texts, the lines of standard input, or documents; or files in bulk.
+
+    Lines in are lines out. A document keeps everything but its text and is written to
+    NAME.LANGUAGE.ENDING, or to -o.
+
+    In bulk, the folder -o gets a file for each input file, in which all but the text is kept. A
+    run that was stopped is resumed by the same command:
+
+    pellucid translate --input 'in/*.jsonl.gz' -o out --column text --cluster local
+    """
+    texts, files = texts or [], files or []
+    _check(texts, files, as_json, n_best, output, inputs)
+    if engine not in get_args(EngineName):
+        raise InputError(f"unknown engine {engine!r}: choose auto, ct2 or torch")
+    chosen = cast(EngineName, engine)
+    if inputs:
+        from pellucid.bulk.translate_files import translate_files
+
+        translate_files(
+            inputs,
+            output,
+            model=model,
+            languages=(source, target),
+            beam_size=beam_size,
+            engine=chosen,
+            columns=(column, into),
+            cluster=cluster,
+            workers=workers,
+            as_json=as_json,
+        )
+        return
+    if cluster or workers or into:
+        raise InputError("--cluster, --workers and --into are for files in bulk: name --input")
+    translator = load(model, chosen)
+    direction = translator.direction(source, target)
+    written = Path(output) if output else None
+    if files:
+        _translate_documents(translator, files, written, direction, beam_size)
+    else:
+        _translate_lines(translator, texts, written, direction, beam_size, n_best, as_json)
+
+
+def models() -> None:
+    """List the models that are installed."""
+    found = installed()
+    for one in found:
+        what = f"cannot be used: {one.trouble}" if one.trouble else ", ".join(one.directions)
+        say(f"{one.name}\t{what}\t{one.folder}")
+    if not found:
+        say(
+            f"no model is installed: put the folder of one into {user_folder()}, or name it with "
+            "--model",
+            error=True,
+        )
+
+
+def _check(
     texts: Sequence[str],
     files: Sequence[Path],
-    *,
-    source: str | None,
-    target: str | None,
-    model: str | None,
-    beam_size: int,
-    n_best: int,
-    engine: str,
     as_json: bool,
-    output: Path | None,
+    n_best: int,
+    output: str | None,
+    inputs: Sequence[str] | None,
 ) -> None:
-    """Translate texts, documents, or the lines of standard input."""
+    """Reject options that exclude each other."""
+    if inputs and (texts or files or n_best > 1):
+        raise InputError(
+            "--input takes no texts, no --file and no --n-best (is its pattern in quotes?)"
+        )
     if texts and files:
         raise InputError("give texts or --file, not both")
     if files and (as_json or n_best > 1):
         raise InputError("--json and --n-best are for texts and lines, not for documents")
     if output is not None and len(files) > 1:
         raise InputError(f"-o names one file, and there are {len(files)}: leave it out")
-    if engine not in ("auto", "ct2", "torch"):
-        raise InputError(f"unknown engine {engine!r}: choose auto, ct2 or torch")
-    translator = load(model, cast(EngineName, engine))
-    way = translator.direction(source, target)
+
+
+def _translate_documents(
+    translator: Translator,
+    files: Sequence[Path],
+    output: Path | None,
+    direction: Direction,
+    beam_size: int,
+) -> None:
     report = TranslationReport()
-    if files:
-        for path in files:
-            made = translate_document(
-                translator, path, output, *way, beam_size=beam_size, report=report
-            )
-            print(f"{path} -> {made}", file=sys.stderr)
-        _tell(report, 0)
-        return
+    for path in files:
+        made = translate_document(
+            translator, path, output, *direction, beam_size=beam_size, report=report
+        )
+        say(f"{path} -> {made}", error=True)
+    _print_report(report, 0)
+
+
+def _translate_lines(
+    translator: Translator,
+    texts: Sequence[str],
+    output: Path | None,
+    direction: Direction,
+    beam_size: int,
+    n_best: int,
+    as_json: bool,
+) -> None:
+    """Translate texts, or the lines of standard input if there are none."""
+    report = TranslationReport()
     reader = None if texts else LineReader(sys.stdin.buffer)
     lines: Iterable[str | None] = texts if reader is None else reader
-    options: dict[str, Any] = {"source": way.source, "target": way.target, "beam": beam_size}
+    options: dict[str, Any] = {
+        "source": direction.source,
+        "target": direction.target,
+        "beam_size": beam_size,
+    }
     if as_json or n_best > 1:
         made_lines = _detailed(translator, lines, n_best, as_json, options, report)
     else:
@@ -63,14 +191,14 @@ def run_translate(
         with _output(output) as out, _bar(many, made_lines) as shown:
             _write(shown, out, reader, 1 if as_json else n_best)
     except BrokenPipeError:
-        # Who read our output has gone (`pellucid ... | head`): enough was translated. Python would
-        # complain when it flushes at exit.
+        # The reader of our output has gone (`pellucid ... | head`): enough was translated. Python
+        # would complain when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    _tell(report, reader.invalid if reader else 0)
+    _print_report(report, reader.invalid if reader else 0)
 
 
 def _write(lines: Iterator[str], out: BinaryIO, reader: LineReader | None, each: int) -> None:
-    """Lines as they come, so many for each read; the last ends as the last of the input did."""
+    """Write lines as they come, `each` per line read; the last ends as the last of the input."""
     for number, line in enumerate(lines, 1):
         out.write(line.encode("utf-8", "replace"))
         if reader is None or reader.ended or number < reader.count * each:
@@ -88,14 +216,14 @@ def _detailed(
     options: dict[str, Any],
     report: TranslationReport,
 ) -> Iterator[str]:
-    """A line of JSON for each text, or n lines: its best outputs, and empty if fewer differ."""
+    """Yield a line of JSON for each text, or its n best outputs, padded with empty lines."""
     if as_json:
         options = {**options, "attention": True, "token_log_probabilities": True}
     window: list[str] = []
 
     def flushed() -> Iterator[str]:
         for made in translator.translate(window, n_best=n_best, **options):
-            report.count(made)
+            report.add_translation(made)
             if as_json:
                 yield json.dumps(made.as_dict(), ensure_ascii=False)
             else:
@@ -127,7 +255,7 @@ def _output(path: Path | None) -> Iterator[BinaryIO]:
 
 @contextmanager
 def _bar(wanted: bool, lines: Iterator[str]) -> Iterator[Iterator[str]]:
-    """The lines, counted on the terminal once there are many of them."""
+    """Yield the lines, with a progress bar if standard input is a file or a pipe."""
     if not wanted or not sys.stderr.isatty() or sys.stdout.isatty():
         yield lines
         return
@@ -146,14 +274,14 @@ def _bar(wanted: bool, lines: Iterator[str]) -> Iterator[Iterator[str]]:
         yield counted()
 
 
-def _tell(report: TranslationReport, invalid: int) -> None:
-    """What a person should know, on standard error."""
-    told = [
+def _print_report(report: TranslationReport, invalid: int) -> None:
+    """Print what the user should know, to standard error."""
+    notes = [
         ("over-long sentences, translated in parts", report.split),
         ("sentences translated around an address, a number or the like", report.rescued),
-        ("translations cut at the longest allowed length", report.cut),
+        ("translations cut at the maximum length", report.cut),
         ("lines with bytes that are not UTF-8 (now U+FFFD)", invalid),
     ]
-    for what, count in told:
+    for what, count in notes:
         if count:
-            print(f"pellucid: {what}: {count:,}", file=sys.stderr)
+            say(f"pellucid: {what}: {count:,}", error=True)

@@ -1,4 +1,4 @@
-"""Which way to translate: what was asked for, checked against what a model offers."""
+"""Translation directions: what was asked for, checked against what a model offers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pellucid.errors import InputError, nearest
 
 
 class Direction(NamedTuple):
-    """Which way to translate."""
+    """A source and a target language."""
 
     source: str
     target: str
@@ -22,9 +22,9 @@ class Direction(NamedTuple):
 
 
 def choose_direction(settings: BundleConfig, source: str | None, target: str | None) -> Direction:
-    """The direction that is meant, or an InputError that says what the model offers.
+    """Return the direction that is meant, or raise an InputError with those of the model.
 
-    One language is enough where it decides; without any it is the model's default.
+    One language is enough where it decides; without any, it is the model's default direction.
     """
     offers = f"it translates {', '.join(settings.directions)}"
     default = Direction(*split_direction(settings.default_direction))
@@ -43,5 +43,5 @@ def choose_direction(settings: BundleConfig, source: str | None, target: str | N
 
 
 def _code(language: str | None) -> str | None:
-    """A language code as directions write it, in lower case: "pt-BR" is "pt_br"."""
+    """Return a language code as directions write it, in lower case: "pt-BR" is "pt_br"."""
     return None if language is None else language.strip().replace("-", "_").lower()

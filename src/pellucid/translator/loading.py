@@ -1,4 +1,4 @@
-"""Which models are there, and how one is loaded."""
+"""Installed models, and loading one."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from pellucid.errors import InputError, PellucidError
 from pellucid.translator.translator import Translator
 
 EMBEDDED = Path(__file__).parents[1] / "models"
-"""Models that came with the package."""
+"""Folder of the models that came with the package."""
 
 
 def user_folder() -> Path:
-    """Where a person's own models are: PELLUCID_MODELS, or a folder for data in their home."""
+    """Return the folder of the user's models: PELLUCID_MODELS, or one in the home directory."""
     given = os.environ.get("PELLUCID_MODELS")
     if given:
         return Path(given).expanduser()
@@ -36,7 +36,7 @@ class Installed:
 
 
 def installed() -> list[Installed]:
-    """The models that came with the package, and those in the user's folder."""
+    """Return the models that came with the package and those in the user's folder, by name."""
     found = {}
     for place in (user_folder(), EMBEDDED):
         for folder in sorted(place.iterdir()) if place.is_dir() else ():
@@ -53,18 +53,18 @@ def installed() -> list[Installed]:
 def load(
     model: str | Path | None = None, engine: EngineName = "auto", *, threads: int | None = None
 ) -> Translator:
-    """A translator for a model: its name, its folder, or nothing for the one that is installed.
+    """Load a translator for a model: its name, its folder, or None for the one that is installed.
 
-    A name like "Helsinki-NLP/opus-mt-fr-en" is a public model, which is fetched the first time.
+    A name like "Helsinki-NLP/opus-mt-fr-en" is a public model, which is downloaded the first time.
     engine: "ct2" (CTranslate2, fast), "torch" (the reference), or "auto": ct2 where it can, torch
-    where it must. threads: how many cores ct2 uses (all, unless given).
+    where it must. threads: number of cores that ct2 uses (default: all).
     """
     bundle = open_bundle(model)
     return Translator(bundle, open_engine(bundle, engine, threads))
 
 
 def open_bundle(model: str | Path | None = None) -> Bundle:
-    """The bundle of a model: its name, its folder, or nothing for the one that is installed."""
+    """Open the bundle of a model: its name, its folder, or None for the one that is installed."""
     return Bundle.open(_folder(model), lazily=True)
 
 

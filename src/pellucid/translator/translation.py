@@ -1,4 +1,4 @@
-"""What comes out of a translation, for a program and for a person."""
+"""The result of a translation: texts, scores, tokens, alignment, alternatives."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from pellucid.decoding.steps import Ended
+from pellucid.decoding.steps import EndReason
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,48 +16,48 @@ class Variant:
 
     text: str
     score: float
-    """The log-probability over the length penalty (by default the mean of a token)."""
+    """Log-probability divided by the length penalty (by default the mean of its tokens)."""
     log_probability: float
     length: int
-    """Tokens, the end symbol counted."""
+    """Number of tokens, the end token counted."""
     tokens: tuple[str, ...]
-    ended: Ended
-    """eos; length: cut at the longest allowed; blocked: nothing allowed could follow."""
+    ended: EndReason
+    """eos; length: cut at the maximum length; blocked: no allowed token could follow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Alternative:
-    """What else could stand at a position, and the sentence it leads to."""
+    """Another token at a position, and the sentence it leads to."""
 
     position: int
-    """Which token it would be in place of."""
+    """Position in the translation's tokens."""
     token: str
     probability: float
     text: str
-    """A whole sentence that begins alike up to the position, and goes on with this token."""
+    """The whole sentence: the same up to the position, then this token, then the best rest."""
     score: float
     tokens: tuple[str, ...] = ()
-    """Those of the whole sentence."""
+    """Tokens of the whole sentence."""
     begin: tuple[int, ...] = ()
-    """The token ids up to and with this token, for whoever wants to go on from them."""
+    """Token ids up to and including this token, to continue from them."""
 
 
 @dataclass(frozen=True)
 class Sentence:
-    """What the model read at once, and what it made of it."""
+    """What the model read at once, and its outputs for it."""
 
     source: str
     n_best: tuple[Variant, ...]
     source_tokens: tuple[str, ...]
     near_tie: bool | None
-    """Whether another output was nearly as good; None: the engine cannot tell."""
+    """Whether another output was practically as good; None: not known (ct2)."""
     token_log_probabilities: tuple[float, ...] | None = None
-    """Of each token, and of the end symbol; where asked for (always with the torch engine)."""
+    """Of each token and of the end token, if asked for (always with the torch engine)."""
     alignment: tuple[int, ...] | None = None
-    """For each token, the source token it looked at most; where asked for."""
+    """For each token, the source token with the highest attention; if asked for."""
     alternatives: tuple[Alternative, ...] = ()
     attention: tuple[tuple[float, ...], ...] | None = None
-    """For each token, how much it looked at each source token; where asked for."""
+    """For each token, its attention weights over the source tokens; if asked for."""
 
     @property
     def best(self) -> Variant:
@@ -65,9 +65,9 @@ class Sentence:
         return self.n_best[0]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return plain values, for JSON."""
         best = self.best
-        found: dict[str, Any] = {
+        values: dict[str, Any] = {
             "source": self.source,
             "text": best.text,
             "score": best.score,
@@ -79,11 +79,11 @@ class Sentence:
             "tokens": list(best.tokens),
         }
         if self.token_log_probabilities is not None:
-            found["probabilities"] = [math.exp(log) for log in self.token_log_probabilities]
+            values["probabilities"] = [math.exp(log) for log in self.token_log_probabilities]
         if self.alignment is not None:
-            found["alignment"] = list(self.alignment)
+            values["alignment"] = list(self.alignment)
         if len(self.n_best) > 1:
-            found["n_best"] = [
+            values["n_best"] = [
                 {
                     "text": v.text,
                     "score": v.score,
@@ -94,7 +94,7 @@ class Sentence:
                 for v in self.n_best
             ]
         if self.alternatives:
-            found["alternatives"] = [
+            values["alternatives"] = [
                 {
                     "position": a.position,
                     "token": a.token,
@@ -104,7 +104,7 @@ class Sentence:
                 }
                 for a in self.alternatives
             ]
-        return found
+        return values
 
 
 @dataclass(frozen=True)
@@ -116,55 +116,55 @@ class Translation:
     source_language: str
     target_language: str
     sentences: tuple[Sentence, ...]
-    """What went through the model; what was copied as it is (a line that is only an address, a
-    number, an emoji) is not among them."""
+    """The sentences that went through the model; what was copied as it is (a line that is only an
+    address, a number, an emoji) is not among them."""
     n_best: tuple[str, ...]
     """The n best texts, the first of which is `text`: the k-th takes each sentence's k-th best."""
     split: int = 0
-    """How many sentences were too long and were translated in parts."""
+    """Number of sentences that were too long and were translated in parts."""
     rescued: int = 0
-    """How many sentences lost an address, a number or the like, and were translated around it."""
+    """Number of sentences whose first translation lost an address, a number or the like."""
 
     @property
     def log_probability(self) -> float:
-        """The sum over all sentences."""
+        """Sum over all sentences."""
         return sum(s.best.log_probability for s in self.sentences)
 
     @property
     def length(self) -> int:
-        """Tokens of all sentences, their end symbols counted."""
+        """Number of tokens of all sentences, their end tokens counted."""
         return sum(s.best.length for s in self.sentences)
 
     @property
     def score(self) -> float:
-        """The sentences' scores, weighed by their lengths."""
+        """Mean of the sentences' scores, weighted by their lengths."""
         total = sum(s.best.score * s.best.length for s in self.sentences)
         return total / self.length if self.length else 0.0
 
     @property
-    def ended(self) -> Ended:
-        """How the sentences ended: eos, or the first other way of any of them."""
-        ways = [s.best.ended for s in self.sentences]
-        return next((way for way in ways if way != "eos"), "eos" if ways else "empty")
+    def ended(self) -> EndReason:
+        """Why the sentences end: eos, or the first other reason among them."""
+        reasons = [s.best.ended for s in self.sentences]
+        return next((one for one in reasons if one != "eos"), "eos" if reasons else "empty")
 
     @property
     def near_tie(self) -> bool | None:
-        """Whether any sentence had another output nearly as good; None: not known."""
+        """Whether any sentence had another output practically as good; None: not known."""
         ties = [s.near_tie for s in self.sentences]
         return True if any(ties) else None if None in ties else False
 
     @cached_property
     def tokens(self) -> tuple[str, ...]:
-        """The tokens of all sentences."""
+        """Tokens of all sentences."""
         return tuple(token for s in self.sentences for token in s.best.tokens)
 
     @property
     def alternatives(self) -> tuple[Alternative, ...]:
-        """Those of all sentences."""
+        """Alternatives of all sentences."""
         return tuple(a for s in self.sentences for a in s.alternatives)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON; docs/translate.md says what each field means."""
+        """Return plain values, for JSON; docs/translate.md explains each field."""
         return {
             "source": self.source,
             "text": self.text,

@@ -1,73 +1,54 @@
-"""What became of the units of a text, and what a caller should know about many of them."""
+"""Counts over many translations: sentences, tokens, and what was cut, split or rescued."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from pellucid.decoding.steps import Result
-from pellucid.text.segmentation import Passage
+from pellucid.text.passage import Passage
+from pellucid.translator.pipeline import TranslatedUnit
 from pellucid.translator.translation import Translation
-
-
-class TranslatedUnit(NamedTuple):
-    """One unit of text with what the engine made of it."""
-
-    text: str
-    ids: list[int]
-    result: Result
-
-
-@dataclass
-class Outcome:
-    """A unit of a passage, translated: its text, and what went through the model for it."""
-
-    texts: list[str]
-    """The n best."""
-    units: list[TranslatedUnit]
-    rescued: bool = False
 
 
 @dataclass
 class TranslationReport:
-    """What a caller should know about a long translation."""
+    """Counts of what a caller should know about a long translation."""
 
     lines: int = 0
     sentences: int = 0
     source_tokens: int = 0
     tokens: int = 0
-    """Of the outputs; the end symbols are counted on both sides."""
+    """Tokens of the outputs. On both sides the end tokens are counted."""
     split: int = 0
     """Sentences that were too long and were translated in parts."""
     rescued: int = 0
-    """Sentences that lost an address or the like, and were translated around it."""
+    """Sentences whose first translation lost an address or the like (see `Preserved`)."""
     cut: int = 0
-    """Outputs that were cut at the longest allowed length."""
+    """Outputs that were cut at the maximum length."""
 
-    def add(self, passage: Passage, outcomes: Sequence[Outcome]) -> None:
-        """Count one text."""
+    def add_units(self, passage: Passage, units: Sequence[TranslatedUnit]) -> None:
+        """Count one text by its units."""
         self.lines += 1
         self.split += passage.split
-        for outcome in outcomes:
+        for unit in units:
             self.sentences += 1
-            self.rescued += outcome.rescued
-            for unit in outcome.units:
-                self.source_tokens += len(unit.ids)
-                self.tokens += unit.result.best.length
-                self.cut += unit.result.best.ended == "length"
+            self.rescued += unit.rescued
+            for decoded in unit.decoded:
+                self.source_tokens += len(decoded.ids)
+                self.tokens += decoded.result.best.length
+                self.cut += decoded.result.best.ended == "length"
 
-    def count(self, made: Translation) -> None:
-        """Count one translation."""
+    def add_translation(self, translation: Translation) -> None:
+        """Count one text by its translation."""
         self.lines += 1
-        self.sentences += len(made.sentences)
-        self.source_tokens += sum(len(s.source_tokens) + 1 for s in made.sentences)
-        self.tokens += made.length
-        self.split += made.split
-        self.rescued += made.rescued
-        self.cut += sum(sentence.best.ended == "length" for sentence in made.sentences)
+        self.sentences += len(translation.sentences)
+        self.source_tokens += sum(len(s.source_tokens) + 1 for s in translation.sentences)
+        self.tokens += translation.length
+        self.split += translation.split
+        self.rescued += translation.rescued
+        self.cut += sum(sentence.best.ended == "length" for sentence in translation.sentences)
 
-    def include(self, other: TranslationReport) -> None:
-        """Count what another has counted."""
+    def merge(self, other: TranslationReport) -> None:
+        """Add the counts of another report."""
         for name, value in vars(other).items():
             setattr(self, name, getattr(self, name) + value)

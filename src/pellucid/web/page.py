@@ -1,10 +1,11 @@
-"""The page as the server sends it: its HTML, where its modules are, and what it may load."""
+"""The page: its HTML, its import map, its content security policy, and the page as one file."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import json
+import re
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -17,37 +18,40 @@ VENDORED = {
     "@preact/signals-core": "vendor/signals-core.mjs",
 }
 
+IMPORT_MAP = re.compile(r"\s*\{\{import map\}\}\s*")
+"""Place of the import map, with the formatter's line breaks around it: the policy allows the element
+by the hash of everything in it."""
 
 OFFLINE_POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
     "script-src 'unsafe-inline' data:; style-src 'unsafe-inline'; img-src data: blob:; "
     "base-uri 'none'; form-action 'none'\">"
 )
-"""What a page without a server may load: what it carries, and nothing from anywhere."""
+"""Content security policy of the page as one file: what it contains, and nothing else."""
 
 
 def static() -> Traversable:
-    """The folder with the page's files."""
+    """Return the folder of the page's files."""
     return files("pellucid.web").joinpath("static")
 
 
 def import_map(base: str) -> str:
-    """Where each module is: the vendored ones by their names, ours under `page/`."""
+    """Return the import map: vendored modules by their names, ours under `page/`."""
     places = {name: f"{base}{path}" for name, path in VENDORED.items()}
     return json.dumps({"imports": {**places, "page/": base}}, separators=(",", ":"))
 
 
 @cache
 def index(root: str = "") -> str:
-    """The page's HTML. root: the path under which the server is reached, if not /."""
+    """Return the page's HTML. root: path under which a proxy serves it, if not /."""
     base = f"{root}/static/"
     text = static().joinpath("index.html").read_text(encoding="utf-8")
-    return text.replace("{{import map}}", import_map(base)).replace("{{base}}", base)
+    return IMPORT_MAP.sub(lambda _: import_map(base), text).replace("{{base}}", base)
 
 
 @cache
 def content_security_policy(root: str = "") -> str:
-    """Everything from this server and nothing else; the import map, by its hash."""
+    """Return the policy: only this server's files, and the inline import map by its hash."""
     digest = hashlib.sha256(import_map(f"{root}/static/").encode()).digest()
     allowed = base64.b64encode(digest).decode()
     return (
@@ -57,25 +61,26 @@ def content_security_policy(root: str = "") -> str:
     )
 
 
-def offline(trace_json: str) -> str:
-    """The page as one file that works without a server, for one trace that it carries."""
+def offline_page(trace_json: str) -> str:
+    """Return the page as one file that works without a server, with one trace in it."""
     modules = {}
     for name, path in [*VENDORED.items(), *((f"page/{p}", p) for p in _modules(static()))]:
         source = static().joinpath(path).read_bytes()
         modules[name] = "data:text/javascript;base64," + base64.b64encode(source).decode()
     text = static().joinpath("index.html").read_text(encoding="utf-8")
     style = static().joinpath("style.css").read_text(encoding="utf-8")
-    link = '<link rel="stylesheet" href="{{base}}style.css">'
+    link = '<link rel="stylesheet" href="{{base}}style.css" />'
     start = '<script type="module" src="{{base}}app.js"></script>'
     assert link in text
     assert start in text
-    carried = trace_json.replace("<", "\\u003c")
+    trace = trace_json.replace("<", "\\u003c")  # so that no text can end the script element
+    imports = json.dumps({"imports": modules}, separators=(",", ":"))
     return (
-        text.replace("{{import map}}", json.dumps({"imports": modules}, separators=(",", ":")))
+        IMPORT_MAP.sub(lambda _: imports, text)
         .replace(link, f"{OFFLINE_POLICY}\n<style>\n{style}</style>")
         .replace(
             start,
-            f'<script type="application/json" id="carried">{carried}</script>\n'
+            f'<script type="application/json" id="carried">{trace}</script>\n'
             '<script type="module">import "page/app.js";</script>',
         )
     )

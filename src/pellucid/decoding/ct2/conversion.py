@@ -1,4 +1,4 @@
-"""The ct2/ folder of a bundle: written once, so that translating needs no PyTorch."""
+"""The ct2/ folder of a bundle: the converted model, so that translating needs no PyTorch."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from pellucid.tokenizers.base import Subwords
 from pellucid.tokenizers.sentencepiece import BOS_ID, EOS_ID, PAD_ID
 
 SPECIAL = SpecialIds(pad=PAD_ID, start=BOS_ID, end=EOS_ID)
-"""The special ids of bundles with a tokenizer of our own kind."""
+"""Special ids of bundles whose tokenizer was trained by Pellucid."""
 
 
 def why_not_ct2(config: ModelConfig) -> str | None:
-    """Why ct2/ cannot be written here for a model of this shape, or None if it can."""
+    """Return why ct2/ cannot be written here for a model of this shape, or None if it can."""
     if importlib.util.find_spec("ctranslate2") is None:
         return "CTranslate2 is not installed (pip install ctranslate2)"
     from pellucid.decoding.ct2.specification import obstacle
@@ -26,7 +26,7 @@ def why_not_ct2(config: ModelConfig) -> str | None:
 
 
 def add_ct2(bundle: Bundle, quantization: str | None = "int8") -> Bundle:
-    """The bundle with ct2/ in it, or as it is if that cannot be written (see `why_not_ct2`).
+    """Return the bundle with ct2/ added, or unchanged if it cannot be written (see `why_not_ct2`).
 
     quantization: int8 by default (a quarter of the size, and fast on a CPU); None for float32.
     """
@@ -36,7 +36,7 @@ def add_ct2(bundle: Bundle, quantization: str | None = "int8") -> Bundle:
 
 
 def write_ct2(bundle: Bundle, folder: Path, quantization: str | None = "int8") -> None:
-    """A bundle's model as a folder that CTranslate2 loads; InputError if it cannot be expressed."""
+    """Write a bundle's model for CTranslate2; InputError if it cannot express the model."""
     pieces, source_pieces = vocabularies(bundle.tokenizer)
     from pellucid.decoding.ct2.specification import export
 
@@ -49,10 +49,10 @@ def write_ct2(bundle: Bundle, folder: Path, quantization: str | None = "int8") -
         special=special_ids(bundle.tokenizer),
         unknown=bundle.tokenizer.unk_id,
         quantization=quantization,
-        alignment=bundle.settings.attention_place,
+        alignment=bundle.settings.alignment_head,
     )
 
 
 def vocabularies(tokenizer: Subwords) -> tuple[Sequence[str], Sequence[str]]:
-    """The pieces of the target and of the source side, in the order of their ids."""
+    """Return the pieces of the target and the source vocabulary, in the order of their ids."""
     return tokenizer.vocabulary("target"), tokenizer.vocabulary("source")

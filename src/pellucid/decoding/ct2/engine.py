@@ -1,7 +1,7 @@
-"""The fast engine: a model that `ct2_export` wrote, run by CTranslate2. PyTorch is not needed.
+"""The fast engine: CTranslate2 with a model that `specification.export` wrote, without PyTorch.
 
-Same options, same answers as the torch engine, with these limits: what CTranslate2 does otherwise
-than the torch engine is refused (`unsupported` says what), and its near-ties are not known.
+Same options and same answers as the torch engine, with two limits: options that CTranslate2
+handles differently are refused (`unsupported` names them), and near-ties are not known.
 """
 
 from __future__ import annotations
@@ -17,56 +17,59 @@ from pellucid.config import ModelConfig
 from pellucid.decoding.engine import SpecialIds
 from pellucid.decoding.options import DecodingOptions, penalty
 from pellucid.decoding.search.task import Task, plan
-from pellucid.decoding.steps import NEAR_TIE, Ended, Hypothesis, Result
+from pellucid.decoding.steps import NEAR_TIE, EndReason, Hypothesis, Result
 from pellucid.errors import InputError, PellucidError
 
 if TYPE_CHECKING:
     import numpy as np
 
 LONGEST = 1024
-"""Rows of the table of positions of a model for CTranslate2; a longer sequence is an error."""
+"""Rows of the position table of a converted model; a longer sequence is an error."""
 
 DEFAULT_BATCH_TOKENS = 1024
-"""Source tokens of a batch, padding counted; `benchmarks/translate.py` compares sizes."""
-
-_DEFAULTS = DecodingOptions()
+"""Source tokens of a batch, padding included; `benchmarks/translate.py` compares sizes."""
 
 
 def unsupported(options: DecodingOptions) -> str | None:
-    """The first setting that this engine cannot do as the torch engine does, or None."""
+    """Return the first option that this engine handles unlike the torch engine, or None."""
     if options.sample:
         return "sample (CTranslate2 cannot draw the same tokens again for a sentence)"
     if options.length_normalization == "gnmt" and options.length_penalty:
-        return "length_penalty = 'gnmt'"
+        return "length_normalization = 'gnmt'"
     if options.stop != "full":
         return f"stop = {options.stop!r}"
     if options.patience < 1:
         return f"patience = {options.patience} (CTranslate2 takes 1 or more)"
-    for name in ("watch", "use_cache"):
-        if getattr(options, name) != getattr(_DEFAULTS, name):
-            return f"{name} = {getattr(options, name)}"
+    if options.record_candidates:
+        return f"record_candidates = {options.record_candidates}"
+    if not options.use_cache:
+        return "use_cache = False"
     return None
 
 
 @dataclass(frozen=True)
 class _Batch:
-    """Sentences that go through CTranslate2 together, and how."""
+    """Sentences that CTranslate2 decodes together, and their common options."""
 
     sentences: list[int]
-    limit: int
-    minimum: int
-    hypotheses: int
-    suppressed: frozenset[int]
+    max_length: int
+    min_length: int
+    num_hypotheses: int
+    suppress_tokens: frozenset[int]
 
 
 class Ct2Engine:
-    """Translates token ids with CTranslate2, batches side by side on all cores.
+    """Translates token ids with CTranslate2, one batch on each core.
 
-    folder: what `ct2_export.export` wrote. pieces: the vocabulary it was written with.
-    alignment: the layer and head it was written for. threads: batches that run at the same time,
-    one core each (all cores, unless given): on a CPU that beats several cores for one batch.
-    Several threads may share one engine; their batches wait in one queue.
+    folder: as `specification.export` wrote it. pieces: the vocabulary it was written with.
+    alignment: the layer and head it was written for. threads: batches decoded at the same time,
+    one core each (default: all cores): on a CPU that beats several cores for one batch. Several
+    threads may share one engine; their batches wait in one queue.
     """
+
+    name = "ct2"
+    model = None
+    """No model in PyTorch: this engine works without it."""
 
     def __init__(
         self,
@@ -82,7 +85,7 @@ class Ct2Engine:
     ) -> None:
         import ctranslate2  # type: ignore[import-untyped]
 
-        self.config, self._special = config, special
+        self.config, self.special = config, special
         self._pieces, self._source_pieces = list(pieces), list(source_pieces or pieces)
         self._ids = {piece: token for token, piece in enumerate(self._pieces)}
         self._alignment = alignment
@@ -97,13 +100,13 @@ class Ct2Engine:
             raise PellucidError(f"CTranslate2 cannot load {folder}: {reason}") from None
 
     @property
-    def special(self) -> SpecialIds:
-        """The ids with a meaning of their own."""
-        return self._special
+    def device(self) -> str:
+        """Where it computes; see `Engine`."""
+        return str(self._translator.device)
 
     @property
     def longest(self) -> int | None:
-        """The most tokens that a source or an output may have; None: any number."""
+        """Most tokens that a source or an output may have; None: any number."""
         if self.config.position_encoding == "rotary":
             return None
         return self.config.max_length if self.config.position_encoding == "learned" else LONGEST
@@ -111,20 +114,20 @@ class Ct2Engine:
     def obstacle(
         self, options: DecodingOptions, sources: Sequence[Sequence[int]] = ()
     ) -> str | None:
-        """What of these options and sources this engine cannot do, or None if it can do all."""
+        """Return why this engine cannot decode these sources with these options, or None."""
         reason = unsupported(options)
         if reason is not None:
             return reason
         asked = (options.attention_layer, options.attention_head)
-        if options.attention and self._place(*asked) != self._place(*self._alignment):
+        if options.attention and self._counted(*asked) != self._counted(*self._alignment):
             return (
                 f"attention_layer, attention_head = {asked}: it was written for {self._alignment}"
             )
         for number, source in enumerate(sources):
             if self.longest is not None and len(source) > self.longest:
                 return f"source {number}: {len(source)} tokens for {self.longest} positions"
-            if len(source) == 1 and source[0] == self._special.end:  # CTranslate2 passes it over
-                return f"source {number}: nothing but the end symbol"
+            if len(source) == 1 and source[0] == self.special.end:  # CTranslate2 skips it
+                return f"source {number}: nothing but the end token"
         return None
 
     def translate_ids(
@@ -133,18 +136,18 @@ class Ct2Engine:
         options: DecodingOptions,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[Result]:
-        """One result for each source, in order; see `Engine`."""
+        """Return one result for each source, in order; see `Engine`."""
         reason = self.obstacle(options, sources)
         if reason is not None:
             raise InputError(f"the ct2 engine cannot do {reason}: use the torch engine")
         task = plan(
             sources,
             options,
-            self._special,
+            self.special,
             vocab_size=self.config.vocab_size,
             source_vocab_size=self.config.source_vocab_size,
             prefixes=prefixes,
-            longest=None if self.longest is None else self.longest - 1,  # room for the end
+            longest=None if self.longest is None else self.longest - 1,  # room for the end token
         )
         results = {i: r for i in range(len(task.sources)) if (r := task.trivial(i)) is not None}
         rest = [i for i in range(len(task.sources)) if i not in results]
@@ -152,16 +155,18 @@ class Ct2Engine:
         for batch, found in self._run(task, self._batches(task, rest)):
             for i, hypotheses in zip(batch.sentences, found, strict=True):
                 limit = task.limits[i]
-                if limit < batch.limit and any(h.length >= limit for h in hypotheses):
-                    again.append(i)  # with a limit of its own, the search might have gone elsewhere
+                if limit < batch.max_length and any(h.length >= limit for h in hypotheses):
+                    again.append(
+                        i
+                    )  # with a limit of its own, the search might have ended otherwise
                 else:
                     results[i] = self._result(task, i, hypotheses)
         for batch, found in self._run(task, self._batches(task, again, exact=True)):
             for i, hypotheses in zip(batch.sentences, found, strict=True):
                 results[i] = self._result(task, i, hypotheses)
-        mended = self._mend(task, results)
-        if mended or options.token_log_probabilities or self._moves_scores(task):
-            self._read_again(task, results)
+        repeated = self._without_reserved(task, results)
+        if repeated or options.token_log_probabilities or self._changes_scores(task):
+            self._rescore(task, results)
         return [
             replace(r, hypotheses=r.hypotheses[: options.n_best])
             for r in (results[i] for i in range(len(task.sources)))
@@ -170,7 +175,10 @@ class Ct2Engine:
     def score_ids(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[np.ndarray]:
-        """The log-probability of each token of given outputs, and last of the end symbol."""
+        """Return the log-probabilities of each given output's tokens and its end token.
+
+        One teacher-forced pass over source and output.
+        """
         import numpy as np
 
         if not sources:
@@ -190,7 +198,7 @@ class Ct2Engine:
         prefixes: Sequence[Sequence[int]],
         count: int,
     ) -> list[list[tuple[int, float]]]:
-        """The `count` most probable tokens after each prefix, with their log-probabilities."""
+        """Return the `count` most probable tokens after each prefix and their log-probabilities."""
         import numpy as np
 
         found = []
@@ -211,8 +219,8 @@ class Ct2Engine:
             found.append([(int(token), float(logs[token])) for token in order])
         return found
 
-    def _place(self, layer: int | None, head: int | None) -> tuple[int | None, int | None]:
-        """A layer and head with the layer counted from the bottom."""
+    def _counted(self, layer: int | None, head: int | None) -> tuple[int | None, int | None]:
+        """Return a layer and head with the layer counted from the bottom."""
         return (None if layer is None else layer % self.config.decoder_layers, head)
 
     def _source(self, ids: Sequence[int]) -> list[str]:
@@ -221,12 +229,12 @@ class Ct2Engine:
     def _batches(
         self, task: Task, sentences: Sequence[int], *, exact: bool = False
     ) -> Iterator[_Batch]:
-        """Sentences of similar length together, longest first.
+        """Batch sentences of similar length, longest first.
 
-        A batch has one limit, the highest of its sentences. Where limits differ, all hypotheses
-        that ended are asked for: if none has reached its sentence's own limit, the search has
-        ended before it, and the limit made no difference. CTranslate2 4.8 mixes up the first
-        attention of sentences in a batch, so where that is asked for, each is alone.
+        A batch has one maximum length, the largest of its sentences. Where these differ, all
+        finished hypotheses are asked for: if none has reached its sentence's own maximum, the
+        search finished before it, and the maximum made no difference. CTranslate2 4.8 mixes up the
+        first attention of sentences in a batch, so with attention each sentence is a batch.
         """
         options = task.options
         budget = self.batch_tokens * 4 // options.beam_size
@@ -246,20 +254,18 @@ class Ct2Engine:
                 stop += 1
             batch = order[at:stop]
             limits = {task.limits[i] for i in batch}
-            all_of_them = len(limits) > 1 or self._moves_scores(task)  # then they are ranked again
-            asked = options.n_best
-            if (
-                all_of_them and options.beam_size > 1
-            ):  # greedy search has one, whatever the patience
-                asked = options.enough_ended
+            reranked = len(limits) > 1 or self._changes_scores(task)
+            count = options.n_best
+            if reranked and options.beam_size > 1:  # greedy search has one, whatever the patience
+                count = options.enough_finished
             minimum = task.minimums[batch[0]]
-            yield _Batch(batch, max(limits), minimum, asked, options.suppress_tokens)
+            yield _Batch(batch, max(limits), minimum, count, options.suppress_tokens)
             at = stop
 
     def _run(
         self, task: Task, batches: Iterator[_Batch]
     ) -> Iterator[tuple[_Batch, list[list[Hypothesis]]]]:
-        """Every batch with the hypotheses of its sentences; all are in the queue at once."""
+        """Decode batches, all queued at once; yield each with its sentences' hypotheses."""
         waiting = [(batch, self._submit(task, batch)) for batch in batches]
         for batch, futures in waiting:
             try:
@@ -269,7 +275,7 @@ class Ct2Engine:
                 raise PellucidError(f"CTranslate2 failed: {reason}") from None
             yield (
                 batch,
-                [self._hypotheses(task, i, r) for i, r in zip(batch.sentences, read, strict=True)],
+                [self._hypotheses(task, r) for r in read],
             )
 
     def _submit(self, task: Task, batch: _Batch) -> Any:
@@ -285,25 +291,25 @@ class Ct2Engine:
             asynchronous=True,
             beam_size=options.beam_size,
             patience=options.patience,
-            num_hypotheses=batch.hypotheses,
+            num_hypotheses=batch.num_hypotheses,
             length_penalty=0.0
             if options.length_normalization == "none"
             else options.length_penalty,
             no_repeat_ngram_size=options.no_repeat_ngram_size,
-            suppress_sequences=[[self._pieces[t]] for t in sorted(batch.suppressed)] or None,
+            suppress_sequences=[[self._pieces[t]] for t in sorted(batch.suppress_tokens)] or None,
             return_end_token=True,
             max_input_length=0,
-            max_decoding_length=batch.limit,
-            min_decoding_length=max(0, batch.minimum - 1),  # there, the end is not counted
+            max_decoding_length=batch.max_length,
+            min_decoding_length=max(0, batch.min_length - 1),  # it does not count the end token
             return_scores=True,
             return_attention=options.attention,
         )
 
-    def _hypotheses(self, task: Task, sentence: int, read: Any) -> list[Hypothesis]:
-        options, end = task.options, self._pieces[self._special.end]
+    def _hypotheses(self, task: Task, read: Any) -> list[Hypothesis]:
+        options, end = task.options, self._pieces[self.special.end]
         found = []
         for number, (pieces, score) in enumerate(zip(read.hypotheses, read.scores, strict=True)):
-            ended: Ended = "eos" if pieces and pieces[-1] == end else "length"
+            ended: EndReason = "eos" if pieces and pieces[-1] == end else "length"
             ids = [self._ids[piece] for piece in pieces]
             length = len(ids)
             divisor = penalty(options.length_normalization, options.length_penalty, length)
@@ -317,52 +323,56 @@ class Ct2Engine:
         return found
 
     def _result(self, task: Task, sentence: int, found: list[Hypothesis]) -> Result:
-        """Near-ties are known only as far as the scores show them."""
+        """Return a sentence's result; near-ties are known only as far as the scores show them."""
         known = found[: task.options.n_best + 1]
         close = any(a.score - b.score < NEAR_TIE for a, b in pairwise(known))
         return Result(tuple(found), close or None, len(task.prefixes[sentence]))
 
-    def _mend(self, task: Task, results: dict[int, Result]) -> bool:
-        """Do again what holds a symbol that may not be produced; cut where nothing else could come.
+    def _without_reserved(self, task: Task, results: dict[int, Result]) -> bool:
+        """Decode again what contains a reserved token; cut where only suppressed ones could follow.
 
-        The pad and start symbols are suppressed only where they come up: CTranslate2 shares out
-        the probability of what it suppresses, so the scores are no longer the model's own. Tells
-        whether that was done.
+        The pad and start tokens are suppressed only where they come up: CTranslate2 renormalizes
+        over the tokens that are left, so the scores are no longer the model's own. Returns whether
+        any sentence was decoded again.
         """
-        never = {self._special.pad, self._special.start} - {self._special.end}
+        never = {self.special.pad, self.special.start} - {self.special.end}
         again = [
             i
             for i, result in results.items()
             if any(never.intersection(h.tokens[result.prefix_length :]) for h in result.hypotheses)
         ]
         batches = (
-            replace(b, suppressed=b.suppressed | never)
+            replace(b, suppress_tokens=b.suppress_tokens | never)
             for b in self._batches(task, again, exact=True)
         )
         for batch, found in self._run(task, batches):
             for i, hypotheses in zip(batch.sentences, found, strict=True):
                 results[i] = self._result(task, i, hypotheses)
-        forbidden = task.options.suppress_tokens | (never if again else set())
-        for i, result in results.items() if forbidden else ():
-            cut = [self._cut(h, forbidden, result.prefix_length) for h in result.hypotheses]
+        suppressed = task.options.suppress_tokens | (never if again else set())
+        for i, result in results.items() if suppressed else ():
+            cut = [self._cut(h, suppressed, result.prefix_length) for h in result.hypotheses]
             if any(new is not old for new, old in zip(cut, result.hypotheses, strict=True)):
                 results[i] = replace(result, hypotheses=tuple(cut[:1]))
         return bool(again)
 
-    def _cut(self, h: Hypothesis, forbidden: frozenset[int] | set[int], start: int) -> Hypothesis:
-        """A hypothesis up to the first forbidden token: where all were, CTranslate2 takes one."""
-        tokens = (*h.tokens, self._special.end) if h.ended == "eos" else h.tokens
-        for place in range(start, len(tokens)):
-            if tokens[place] in forbidden:
-                attention = None if h.attention is None else h.attention[:place]
-                return Hypothesis(h.tokens[:place], place, 0.0, 0.0, "blocked", None, attention)
+    def _cut(self, h: Hypothesis, suppressed: frozenset[int] | set[int], start: int) -> Hypothesis:
+        """Cut a hypothesis before the first suppressed token.
+
+        Where all tokens are suppressed, CTranslate2 takes one of them.
+        """
+        tokens = (*h.tokens, self.special.end) if h.ended == "eos" else h.tokens
+        for position in range(start, len(tokens)):
+            if tokens[position] in suppressed:
+                attention = None if h.attention is None else h.attention[:position]
+                return Hypothesis(
+                    h.tokens[:position], position, 0.0, 0.0, "blocked", None, attention
+                )
         return h
 
-    def _moves_scores(self, task: Task) -> bool:
-        """Whether CTranslate2's scores are not the model's own.
+    def _changes_scores(self, task: Task) -> bool:
+        """Tell whether CTranslate2's scores are not the model's own.
 
-        It leaves a forced prefix out of the sum, and shares out the probability of tokens that may
-        not come.
+        It leaves a forced prefix out of the sum, and renormalizes over the tokens that are allowed.
         """
         options = task.options
         return bool(
@@ -372,8 +382,8 @@ class Ct2Engine:
             or options.no_repeat_ngram_size
         )
 
-    def _read_again(self, task: Task, results: dict[int, Result]) -> None:
-        """Give hypotheses the model's own log-probabilities, and order them by these."""
+    def _rescore(self, task: Task, results: dict[int, Result]) -> None:
+        """Rank hypotheses by the model's own log-probabilities, from a teacher-forced pass."""
         options = task.options
         rows = [(i, h) for i, r in results.items() for h in r.hypotheses if h.length]
         read = iter(self.score_ids([task.sources[i] for i, _ in rows], [h.tokens for _, h in rows]))
@@ -393,7 +403,7 @@ class Ct2Engine:
 
 
 def available_cores() -> int:
-    """The cores that this process may use."""
+    """Return how many cores this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system

@@ -1,13 +1,11 @@
-"""Our weights as a CTranslate2 model: its own specification, filled by us.
+"""Conversion of a model to CTranslate2: its model specification, filled with our weights.
 
 Plain numpy, so that a model can be exported where PyTorch is not installed. CTranslate2 is built
-for the same family of models; what it cannot express is named by `obstacle`.
+for the same family of models; `obstacle` names what it cannot express.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +16,7 @@ from pellucid.config import ModelConfig
 from pellucid.decoding.ct2.engine import LONGEST
 from pellucid.decoding.engine import SpecialIds
 from pellucid.errors import InputError
+from pellucid.storage.folder import atomic_folder
 
 Weights = Mapping[str, np.ndarray]
 
@@ -26,7 +25,7 @@ _ACTIVATIONS |= {"geglu": "GELU", "geglu_tanh": "GELUTanh", "swiglu": "SWISH"}
 
 
 def obstacle(config: ModelConfig) -> str | None:
-    """Why CTranslate2 cannot run a model of this shape, or None if it can."""
+    """Return why CTranslate2 cannot run a model of this shape, or None if it can."""
     if config.activation not in _ACTIVATIONS:
         return f"CTranslate2 has no activation = {config.activation!r}"
     if config.qk_norm == "all":
@@ -51,8 +50,8 @@ def export(
     """Write a folder that `ctranslate2.Translator` loads; whole or not at all.
 
     weights: a model's state dict as numpy arrays. pieces: the vocabulary in the order of its ids.
-    quantization: how the matrices are stored, None for float32. alignment: the decoder layer and
-    head whose cross-attention it can give; None is the mean of the layer's heads.
+    quantization: storage type of the matrices, None for float32. alignment: decoder layer and head
+    whose cross-attention CTranslate2 can return; head None is the mean of the layer's heads.
     """
     reason = obstacle(config)
     if reason is not None:
@@ -70,14 +69,8 @@ def export(
     spec.config.layer_norm_epsilon = config.norm_epsilon
     spec.validate()
     spec.optimize(quantization=quantization)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".ct2-") as workspace:
-        made = Path(workspace) / "model"
-        made.mkdir()
-        spec.save(str(made))
-        if folder.exists():
-            shutil.rmtree(folder)
-        made.rename(folder)
+    with atomic_folder(folder) as draft:
+        spec.save(str(draft.path))
 
 
 def _spec(config: ModelConfig, alignment: tuple[int, int | None]) -> Any:
@@ -96,7 +89,7 @@ def _spec(config: ModelConfig, alignment: tuple[int, int | None]) -> Any:
         "num_heads_kv": config.num_kv_heads or config.num_heads,
         "rotary_dim": 0 if rotary else None,
         "rotary_interleave": config.position_layout == "interleaved",
-        "rotary_base": config.position_base,
+        "rotary_base": config.rope_theta,
         "qk_norm": config.qk_norm == "self",
     }
     encoder = transformer_spec.TransformerEncoderSpec(config.encoder_layers, **shape)
@@ -114,9 +107,10 @@ def _spec(config: ModelConfig, alignment: tuple[int, int | None]) -> Any:
 def _with_head_first(
     config: ModelConfig, weights: Weights, layer: int, head: int | None
 ) -> Weights:
-    """The weights with one head of a layer's cross-attention first, where CTranslate2 looks.
+    """Return the weights with one head of a layer's cross-attention first, as CTranslate2 expects.
 
-    The order of heads makes no difference, as long as a group of heads stays with its keys.
+    The order of heads makes no difference to the output, as long as a group of query heads stays
+    with its keys and values (grouped-query attention).
     """
     if head is None:
         return weights
@@ -175,7 +169,7 @@ def _fill_embedding(
 
 
 def _sinusoidal(config: ModelConfig) -> np.ndarray:
-    """The table of `model.position_encoding.sinusoidal_table`, without PyTorch; a test compares them."""
+    """Return `model.positions.sinusoidal_table` without PyTorch; a test compares them."""
     waves = config.position_base ** (
         np.arange(0, config.d_model, 2, dtype=np.float64) / config.d_model
     )
@@ -208,11 +202,11 @@ def _fill_layer(spec: Any, config: ModelConfig, weights: Weights, name: str) -> 
             _fill_norm(before, weights, f"{source}.norm_before")
             _fill_norm(after, weights, f"{source}.norm_inside")
         return
-    place = "norm_after" if config.norm == "post" else "norm_before"
-    _fill_norm(spec.self_attention.layer_norm, weights, f"{name}.attention_add_norm.{place}")
-    _fill_norm(spec.ffn.layer_norm, weights, f"{name}.feed_forward_add_norm.{place}")
+    norm = "norm_after" if config.norm == "post" else "norm_before"
+    _fill_norm(spec.self_attention.layer_norm, weights, f"{name}.attention_add_norm.{norm}")
+    _fill_norm(spec.ffn.layer_norm, weights, f"{name}.feed_forward_add_norm.{norm}")
     if cross:
-        _fill_norm(spec.attention.layer_norm, weights, f"{name}.cross_add_norm.{place}")
+        _fill_norm(spec.attention.layer_norm, weights, f"{name}.cross_add_norm.{norm}")
 
 
 def _fill_attention(
@@ -239,13 +233,13 @@ def _fill_attention(
 def _fill_feed_forward(spec: Any, weights: Weights, name: str) -> None:
     matrix, bias = _float(weights[f"{name}.inner.weight"]), weights.get(f"{name}.inner.bias")
     inner = [spec.linear_0]
-    if hasattr(spec, "linear_0_noact"):  # gated: the bent half, then the gate
+    if hasattr(spec, "linear_0_noact"):  # gated: the activated half, then the gate
         inner.append(spec.linear_0_noact)
     for linear, rows in zip(inner, np.split(matrix, len(inner)), strict=True):
         linear.weight = np.ascontiguousarray(rows)
     if bias is not None:
-        for linear, numbers in zip(inner, np.split(_float(bias), len(inner)), strict=True):
-            linear.bias = numbers.copy()
+        for linear, part in zip(inner, np.split(_float(bias), len(inner)), strict=True):
+            linear.bias = part.copy()
     _fill_linear(spec.linear_1, weights, f"{name}.outer")
 
 
@@ -262,5 +256,5 @@ def _fill_norm(spec: Any, weights: Weights, name: str) -> None:
 
 
 def _float(array: np.ndarray) -> np.ndarray:
-    """A copy: CTranslate2 quantises in place, and the caller's weights must stay as they are."""
+    """Return a float32 copy: CTranslate2 quantizes in place, and the caller's weights must stay."""
     return np.array(array, dtype=np.float32, order="C")

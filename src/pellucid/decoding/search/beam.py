@@ -1,7 +1,8 @@
-"""Beam search: keep the best few hypotheses, let each go on in every way, keep the best few.
+"""Beam search: extend each of the best few hypotheses by every token, keep the best few.
 
-One round is three functions over one state: `expand` asks the model for ways to go on, `select`
-decides what becomes of each, `finish` collects what has ended and says which sentences are done.
+One round is three functions over one state: `expand` asks the model for candidates, `select`
+keeps, finishes or prunes each, `finish` collects the finished hypotheses and tells which sentences
+are done.
 """
 
 from __future__ import annotations
@@ -12,85 +13,85 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from pellucid.decoding.options import best_attainable
-from pellucid.decoding.search.hypotheses import Beams, banned_tokens, open_beams
+from pellucid.decoding.search.hypotheses import LiveHypotheses, banned_tokens, first_hypotheses
 from pellucid.decoding.search.predictor import Predictor
 from pellucid.decoding.search.task import Task
-from pellucid.decoding.steps import ENDED, KEPT, NEAR_TIE, NONE, PRUNED, Hypothesis, Result, Step
+from pellucid.decoding.steps import FINISHED, KEPT, NEAR_TIE, NONE, PRUNED, Hypothesis, Result, Step
 
 
 @dataclass
 class Candidates:
-    """Ways to go on, `(A, C)` each, best first; equal ones by lower parent, then lower token.
+    """Continuations, `(A, C)` each, best first; equal ones by lower parent, then lower token.
 
-    A sum of -inf stands for no candidate.
+    A sum of -inf means no candidate.
     """
 
     parents: np.ndarray
     tokens: np.ndarray
     log_probabilities: np.ndarray
     sums: np.ndarray
-    """What they are ordered by, as all have the same length."""
+    """Log-probabilities, which order them, as all have the same length."""
     scores: np.ndarray
 
 
 @dataclass
-class Search:
-    """The state of a search: hypotheses under way, and those of each sentence that have ended."""
+class BeamState:
+    """State of a search: the live hypotheses, and each sentence's finished ones."""
 
-    beams: Beams
-    ended: dict[int, list[Hypothesis]] = field(default_factory=dict)
+    live: LiveHypotheses
+    finished: dict[int, list[Hypothesis]] = field(default_factory=dict)
     near_ties: set[int] = field(default_factory=set)
 
 
 def beam_search(
     task: Task, sentences: np.ndarray, predictor: Predictor
 ) -> Generator[Step, None, dict[int, Result]]:
-    """Search for the given sentences of a task; a Step each round, the results at the end."""
-    search = Search(open_beams(task, sentences, predictor, width=1))
+    """BeamState for the given sentences of a task: yield a Step each round, return the results."""
+    state = BeamState(first_hypotheses(task, sentences, predictor, width=1))
     results: dict[int, Result] = {}
-    while len(search.beams.sentences):
-        beams = search.beams
-        candidates = expand(task, beams, predictor)
-        fates = select(task, beams, candidates)
+    while len(state.live.sentences):
+        live = state.live
+        candidates = expand(task, live, predictor)
+        fates = select(task, live, candidates)
         close = close_calls(task, candidates, fates)
-        search.near_ties.update(beams.sentences[close].tolist())
-        step = finish(task, search, candidates, fates)
+        state.near_ties.update(live.sentences[close].tolist())
+        step = finish(task, state, candidates, fates)
         for sentence in step.done:
-            near = sentence in search.near_ties
-            results[sentence] = task.result(sentence, search.ended.pop(sentence), near)
-        advance(task, search, step, predictor)
+            near = sentence in state.near_ties
+            results[sentence] = task.result(sentence, state.finished.pop(sentence), near)
+        advance(task, state, step, predictor)
         yield step
     return results
 
 
-def expand(task: Task, beams: Beams, predictor: Predictor) -> Candidates:
-    """The best ways to go on, at least so many that `select` cannot miss one.
+def expand(task: Task, live: LiveHypotheses, predictor: Predictor) -> Candidates:
+    """Return the best candidates, enough that `select` cannot miss one.
 
-    Of the first 2 · beam candidates at most `beam` end, as each parent ends in one way only; one
-    more shows how close the choice was.
+    Of the first 2 · beam candidates at most `beam` take the end token, as each parent has only one
+    such candidate; one more shows how close the choice was.
     """
     options = task.options
-    A, width = beams.sums.shape
+    A, width = live.sums.shape
     columns = max(2 * options.beam_size + 1, options.record_candidates)
-    forced = task.forced(beams.sentences, beams.length)
+    forced = task.forced(live.sentences, live.length)
     ranked = predictor.rank(
-        beams.history,
+        live.history,
         columns,
-        banned=banned_tokens(task, beams),
+        banned=banned_tokens(task, live),
         wanted=None if forced is None else np.repeat(forced, width),
     )
     top = ranked.tokens.shape[1]
     tokens = ranked.tokens.reshape(A, width * top)
     log_probabilities = ranked.log_probabilities.reshape(A, width * top)
-    sums = np.repeat(beams.sums, top, axis=1) + log_probabilities
+    sums = np.repeat(live.sums, top, axis=1) + log_probabilities
     if forced is not None and ranked.wanted is not None:
-        held = np.flatnonzero(forced >= 0)
-        given = ranked.wanted.reshape(A, width)[held, 0]  # a forced sentence has one hypothesis
-        sums[held] = -np.inf
-        tokens[held, 0], log_probabilities[held, 0] = forced[held], given
-        sums[held, 0] = beams.sums[held, 0] + given
+        rows = np.flatnonzero(forced >= 0)
+        given = ranked.wanted.reshape(A, width)[rows, 0]  # a forced sentence has one hypothesis
+        sums[rows] = -np.inf
+        tokens[rows, 0], log_probabilities[rows, 0] = forced[rows], given
+        sums[rows, 0] = live.sums[rows, 0] + given
 
-    # Rows come best first and parents in order, so a stable sort breaks ties as promised.
+    # Rows are best first and parents in order, so a stable sort breaks ties as promised.
     order = np.argsort(-sums, axis=1, kind="stable")[:, :columns]
     at = np.arange(A)[:, None]
     sums = sums[at, order]
@@ -99,36 +100,36 @@ def expand(task: Task, beams: Beams, predictor: Predictor) -> Candidates:
         tokens[at, order],
         log_probabilities[at, order],
         sums,
-        task.normalised(sums, beams.length + 1),
+        task.normalised(sums, live.length + 1),
     )
 
 
-def select(task: Task, beams: Beams, candidates: Candidates) -> np.ndarray:
-    """What becomes of each candidate: a Fate, `(A, C)`.
+def select(task: Task, live: LiveHypotheses, candidates: Candidates) -> np.ndarray:
+    """Return the Fate of each candidate, `(A, C)`.
 
-    A candidate with the end symbol ends if it is among the first `beam`. The first `beam` others
-    are kept. Where the longest length is reached, the first `beam` end, whatever they are.
+    A candidate with the end token is finished if it is among the first `beam`. The first `beam`
+    others are kept. At the maximum length the first `beam` are finished, whatever their token.
     """
     beam = task.options.beam_size
     exists = candidates.sums > -np.inf
-    last = (task.limit_table[beams.sentences] == beams.length + 1)[:, None]
+    last = (task.limit_table[live.sentences] == live.length + 1)[:, None]
     first = np.arange(exists.shape[1]) < beam
     is_end = candidates.tokens == task.special.end
-    ends = exists & first & (is_end | last)
+    finished = exists & first & (is_end | last)
     goes_on = exists & ~is_end & ~last
     kept = goes_on & (goes_on.cumsum(axis=1) <= beam)
     fates = np.where(exists, PRUNED, NONE)
     fates[kept] = KEPT
-    fates[ends] = ENDED
+    fates[finished] = FINISHED
     return fates
 
 
 def close_calls(task: Task, candidates: Candidates, fates: np.ndarray) -> np.ndarray:
-    """Rows `(A,)` in which some fate hangs on less than NEAR_TIE.
+    """Return the rows `(A,)` in which some fate is decided by less than NEAR_TIE.
 
-    Two candidates on the same side may swap without harm, so only the borders count: between the
+    Two candidates with the same fate may swap without harm, so only the borders count: between the
     last kept and the first pruned that could have gone on, and between the first `beam` and the
-    others where an end, or the end of all, hangs on it.
+    others where it decides what is finished.
     """
     sums, beam = candidates.sums, task.options.beam_size
     if not (sums[:, 1:] > sums[:, :-1] - NEAR_TIE).any():  # no two neighbours are close
@@ -140,91 +141,91 @@ def close_calls(task: Task, candidates: Candidates, fates: np.ndarray) -> np.nda
     rival = np.where(pruned & ~(is_end & goes_on[:, None]), sums, -np.inf).max(axis=1)
     close: np.ndarray = goes_on & (rival > lowest_kept - NEAR_TIE)
     if sums.shape[1] > beam:
-        ended, missed = fates == ENDED, pruned & is_end
+        finished, missed = fates == FINISHED, pruned & is_end
         outside = np.where(fates[:, beam] == NONE, -np.inf, sums[:, beam])
-        lowest_ended = np.where(ended, sums, np.inf).min(axis=1)
-        close |= outside > lowest_ended - NEAR_TIE
+        lowest_finished = np.where(finished, sums, np.inf).min(axis=1)
+        close |= outside > lowest_finished - NEAR_TIE
         best_missed = np.where(missed, sums, -np.inf).max(axis=1)
         close |= best_missed > sums[:, beam - 1] - NEAR_TIE
     return close
 
 
-def finish(task: Task, search: Search, candidates: Candidates, fates: np.ndarray) -> Step:
-    """Collect the hypotheses that ended, and see which sentences are done."""
-    beams = search.beams
-    ended = []
-    for row, column in np.argwhere(fates == ENDED).tolist():
+def finish(task: Task, state: BeamState, candidates: Candidates, fates: np.ndarray) -> Step:
+    """Collect the finished hypotheses, and find which sentences are done."""
+    live = state.live
+    finished = []
+    for row, column in np.argwhere(fates == FINISHED).tolist():
         parent = int(candidates.parents[row, column])
-        added = (
+        last = (
             int(candidates.tokens[row, column]),
             float(candidates.log_probabilities[row, column]),
         )
         score = float(candidates.scores[row, column])
-        sentence = int(beams.sentences[row])
-        ended.append((sentence, beams.hypothesis(task, row, parent, added, score)))
+        sentence = int(live.sentences[row])
+        finished.append((sentence, live.finished(task, row, parent, last, score)))
     for row in np.flatnonzero(fates[:, 0] == NONE).tolist():  # the best comes first
-        if int(beams.sentences[row]) not in search.ended:
-            ended += _blocked(task, beams, row)
-    for sentence, hypothesis in ended:
-        search.ended.setdefault(sentence, []).append(hypothesis)
+        if int(live.sentences[row]) not in state.finished:
+            finished += _blocked(task, live, row)
+    for sentence, hypothesis in finished:
+        state.finished.setdefault(sentence, []).append(hypothesis)
     return Step(
-        beams.length + 1,
-        beams.sentences,
+        live.length + 1,
+        live.sentences,
         candidates.parents,
         candidates.tokens,
         candidates.log_probabilities,
         candidates.sums,
         candidates.scores,
         fates,
-        tuple(ended),
-        tuple(_done(task, search, candidates, fates)),
+        tuple(finished),
+        tuple(_done(task, state, candidates, fates)),
     )
 
 
-def _blocked(task: Task, beams: Beams, row: int) -> list[tuple[int, Hypothesis]]:
-    """Hypotheses of a sentence for which nothing was allowed, as they stand."""
-    scores = task.normalised(beams.sums[row], beams.length)
+def _blocked(task: Task, live: LiveHypotheses, row: int) -> list[tuple[int, Hypothesis]]:
+    """Finish the hypotheses of a sentence that no allowed token can follow, as they are."""
+    scores = task.normalised(live.sums[row], live.length)
     return [
-        (int(beams.sentences[row]), beams.hypothesis(task, row, parent, None, float(score)))
+        (int(live.sentences[row]), live.finished(task, row, parent, None, float(score)))
         for parent, score in enumerate(scores)
-        if beams.sums[row, parent] > -np.inf
+        if live.sums[row, parent] > -np.inf
     ]
 
 
-def _done(task: Task, search: Search, candidates: Candidates, fates: np.ndarray) -> list[int]:
-    """The sentences whose search is over."""
+def _done(task: Task, state: BeamState, candidates: Candidates, fates: np.ndarray) -> list[int]:
+    """Return the sentences whose search is over."""
     kept = fates == KEPT
     goes_on = kept.any(axis=1)
-    if not search.ended and goes_on.all():
+    if not state.finished and goes_on.all():
         return []
     done = []
-    for row, sentence in enumerate(search.beams.sentences.tolist()):
+    for row, sentence in enumerate(state.live.sentences.tolist()):
         if not goes_on[row]:
             done.append(sentence)
-        elif search.ended.get(sentence):
+        elif state.finished.get(sentence):
             sums = candidates.sums[row][kept[row]]
-            if _may_stop(task, search, sentence, sums):
+            if _may_stop(task, state, sentence, sums):
                 done.append(sentence)
     return done
 
 
-def _may_stop(task: Task, search: Search, sentence: int, unfinished: np.ndarray) -> bool:
-    """Whether a sentence with these unfinished sums need not go on."""
-    options, length = task.options, search.beams.length + 1
-    ended = search.ended[sentence]
-    if options.stop == "full" and len(ended) >= options.enough_ended:
+def _may_stop(task: Task, state: BeamState, sentence: int, live_sums: np.ndarray) -> bool:
+    """Tell whether the search of a sentence with these live log-probabilities may stop."""
+    options, length = task.options, state.live.length + 1
+    finished = state.finished[sentence]
+    if options.stop == "full" and len(finished) >= options.enough_finished:
         return True
-    if options.early_exit and len(ended) >= options.n_best:
-        scores = sorted((h.score for h in ended), reverse=True)
-        bound = best_attainable(options, unfinished, length, task.limits[sentence]).max()
+    if options.early_exit and len(finished) >= options.n_best:
+        scores = sorted((h.score for h in finished), reverse=True)
+        bound = best_attainable(options, live_sums, length, task.limits[sentence]).max()
         return bool(scores[options.n_best - 1] >= bound)
     return False
 
 
-def advance(task: Task, search: Search, step: Step, predictor: Predictor) -> None:
-    """Go on with the kept candidates of the sentences that are not done."""
-    beams, beam = search.beams, task.options.beam_size
-    A, width = beams.sums.shape
+def advance(task: Task, state: BeamState, step: Step, predictor: Predictor) -> None:
+    """Continue with the kept candidates of the sentences that are not done."""
+    live, beam = state.live, task.options.beam_size
+    A, width = live.sums.shape
     open_rows = step.open_rows
     kept = step.fates[open_rows] == KEPT
     # The kept ones first, in their order; a row with fewer than `beam` is filled up with others,
@@ -235,7 +236,7 @@ def advance(task: Task, search: Search, step: Step, predictor: Predictor) -> Non
     alive = np.take_along_axis(kept, columns, axis=1)
     added = np.where(alive, step.log_probabilities[at, columns], 0.0)
     sums = np.where(alive, step.sums[at, columns], -np.inf)
-    search.beams = beams.grown(open_rows, parents, tokens, added, sums)
+    state.live = live.extended(open_rows, parents, tokens, added, sums)
     if len(open_rows):
         rows = (at * width + parents).reshape(-1)
         predictor.reorder(rows, None if len(open_rows) == A else open_rows)

@@ -1,4 +1,4 @@
-"""One token at a time, no way back: the best one (greedy), or one drawn (sampling)."""
+"""Greedy search, and the loop that sampling shares: each hypothesis takes one token a step."""
 
 from __future__ import annotations
 
@@ -7,47 +7,47 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from pellucid.decoding.search.hypotheses import Beams, banned_tokens, open_beams
+from pellucid.decoding.search.hypotheses import LiveHypotheses, banned_tokens, first_hypotheses
 from pellucid.decoding.search.predictor import Banned, Predictor
 from pellucid.decoding.search.task import Task
-from pellucid.decoding.steps import ENDED, KEPT, NEAR_TIE, NONE, PRUNED, Hypothesis, Result, Step
+from pellucid.decoding.steps import FINISHED, KEPT, NEAR_TIE, NONE, PRUNED, Hypothesis, Result, Step
 
 
 class Choice(NamedTuple):
-    """The token taken by each of R rows, first in a list of those considered, `(R, C)` each."""
+    """The token chosen for each of R rows, first in a list of candidates, `(R, C)` each."""
 
     tokens: np.ndarray
     log_probabilities: np.ndarray
     """-inf in the first column if nothing is allowed."""
     close: np.ndarray
-    """(R,) whether another token was nearly taken."""
+    """(R,) whether another token was nearly chosen."""
 
 
 class Chooser(Protocol):
-    """How the next token is taken."""
+    """Chooses the next token of each row."""
 
     def __call__(
         self,
         task: Task,
-        beams: Beams,
+        live: LiveHypotheses,
         predictor: Predictor,
         banned: Banned | None,
         forced: np.ndarray | None,
     ) -> Choice:
-        """The next token of each row; of a forced row (not -1) that token."""
+        """Return the next token of each row; `forced (R,)` gives it, or -1 where it is free."""
         ...
 
 
-def take_best(
+def choose_best(
     task: Task,
-    beams: Beams,
+    live: LiveHypotheses,
     predictor: Predictor,
     banned: Banned | None,
     forced: np.ndarray | None,
 ) -> Choice:
-    """The most probable token; equal ones by lower id."""
+    """Choose the most probable token; of equal ones the lower id."""
     top = max(2, task.options.record_candidates)
-    ranked = predictor.rank(beams.history, top, banned=banned, wanted=forced)
+    ranked = predictor.rank(live.history, top, banned=banned, wanted=forced)
     logs = ranked.log_probabilities
     if logs.shape[1] > 1:
         close = logs[:, 1] > logs[:, 0] - NEAR_TIE
@@ -58,121 +58,124 @@ def take_best(
 
 
 def force(choice: Choice, forced: np.ndarray, wanted: np.ndarray | None) -> Choice:
-    """The choice with forced tokens in place of chosen ones."""
+    """Return the choice with the forced tokens (not -1) in place of the chosen ones."""
     assert wanted is not None
-    held = np.flatnonzero(forced >= 0)
+    rows = np.flatnonzero(forced >= 0)
     tokens, logs, close = (column.copy() for column in choice)
-    logs[held], close[held] = -np.inf, False
-    tokens[held, 0], logs[held, 0] = forced[held], wanted[held]
+    logs[rows], close[rows] = -np.inf, False
+    tokens[rows, 0], logs[rows, 0] = forced[rows], wanted[rows]
     return Choice(tokens, logs, close)
 
 
-def walk(
+def token_by_token(
     task: Task,
     sentences: np.ndarray,
     predictor: Predictor,
     choose: Chooser,
     width: int = 1,
     *,
-    watched: bool = True,
+    every_step: bool = True,
 ) -> Generator[Step, None, dict[int, Result]]:
-    """Follow `width` hypotheses of each sentence, each for itself, until all have ended.
+    """Extend `width` independent hypotheses of each sentence until all are finished.
 
-    watched: whether anyone looks at the steps; else those in which nothing ends are left out.
+    Yields a Step each round, returns the results. every_step: if False, only steps in which some
+    hypothesis finishes are yielded, which is faster.
     """
-    beams = open_beams(task, sentences, predictor, width)
-    if width > 1 and not beams.length:  # a beginning that was read has its rows already
+    live = first_hypotheses(task, sentences, predictor, width)
+    if width > 1 and not live.length:  # after a prefill each hypothesis has its row already
         predictor.reorder(np.repeat(np.arange(len(sentences)), width), None)
-    ended: dict[int, list[Hypothesis]] = {int(s): [] for s in sentences}
+    finished: dict[int, list[Hypothesis]] = {int(s): [] for s in sentences}
     close: set[int] = set()
     results: dict[int, Result] = {}
-    while len(beams.sentences):
-        forced = task.forced(beams.sentences, beams.length)
+    while len(live.sentences):
+        forced = task.forced(live.sentences, live.length)
         wanted = None if forced is None else np.repeat(forced, width)
-        choice = choose(task, beams, predictor, banned_tokens(task, beams), wanted)
+        choice = choose(task, live, predictor, banned_tokens(task, live), wanted)
         if choice.close.any():
-            near = choice.close.reshape(-1, width) & (beams.sums > -np.inf)
-            close.update(beams.sentences[near.any(axis=1)].tolist())
-        if not watched and (longer := _all_longer(task, beams, choice)) is not None:
-            beams = longer
+            near = choice.close.reshape(-1, width) & (live.sums > -np.inf)
+            close.update(live.sentences[near.any(axis=1)].tolist())
+        if not every_step and (extended := _all_extended(task, live, choice)) is not None:
+            live = extended
             continue
-        step = _step(task, beams, choice)
-        for sentence, hypothesis in step.ended:
-            ended[sentence].append(hypothesis)
+        step = _step(task, live, choice)
+        for sentence, hypothesis in step.finished:
+            finished[sentence].append(hypothesis)
         for s in step.done:
-            results[s] = task.result(s, ended.pop(s), s in close)
-        beams = _advance(beams, step, predictor)
+            results[s] = task.result(s, finished.pop(s), s in close)
+        live = _advance(live, step, predictor)
         yield step
     return results
 
 
-def _all_longer(task: Task, beams: Beams, choice: Choice) -> Beams | None:
-    """Each hypothesis with the token it took; None if one of them has ended."""
+def _all_extended(task: Task, live: LiveHypotheses, choice: Choice) -> LiveHypotheses | None:
+    """Return each hypothesis with its chosen token; None if one of them is finished with it."""
     tokens = choice.tokens[:, 0]
     added = choice.log_probabilities[:, 0]
-    sums = beams.sums + added.reshape(beams.sums.shape)
+    sums = live.sums + added.reshape(live.sums.shape)
     if (
-        beams.length + 1 >= task.limit_table[beams.sentences].min()
+        live.length + 1 >= task.limit_table[live.sentences].min()
         or (tokens == task.special.end).any()
         or not sums.min() > -np.inf
     ):
         return None
-    return beams.longer(tokens, added, sums)
+    return live.with_token(tokens, added, sums)
 
 
-def _step(task: Task, beams: Beams, choice: Choice) -> Step:
-    """The round as a record: what each hypothesis took, and which ones it ended."""
-    A, width = beams.sums.shape
+def _step(task: Task, live: LiveHypotheses, choice: Choice) -> Step:
+    """Record the round: the candidates, the chosen ones among them, and what is finished."""
+    A, width = live.sums.shape
     columns = choice.tokens.shape[1]
 
-    def wide(x: np.ndarray) -> np.ndarray:
-        """(A · width, C) to (A, C · width): what was taken first, hypothesis by hypothesis."""
+    def by_sentence(x: np.ndarray) -> np.ndarray:
+        """(A · width, C) to (A, C · width): the chosen tokens first, hypothesis by hypothesis."""
         return x.reshape(A, width, columns).transpose(0, 2, 1).reshape(A, columns * width)
 
-    tokens, log_probabilities = wide(choice.tokens), wide(choice.log_probabilities)
+    tokens, log_probabilities = by_sentence(choice.tokens), by_sentence(choice.log_probabilities)
     parents = np.broadcast_to(np.arange(columns * width) % width, tokens.shape)
-    sums = np.take_along_axis(beams.sums, parents, axis=1) + log_probabilities
-    scores = task.normalised(sums, beams.length + 1)
+    sums = np.take_along_axis(live.sums, parents, axis=1) + log_probabilities
+    scores = task.normalised(sums, live.length + 1)
     exists = sums > -np.inf
-    taken = exists & (np.arange(columns * width) < width)
-    last = (task.limit_table[beams.sentences] == beams.length + 1)[:, None]
-    ends = taken & ((tokens == task.special.end) | last)
+    chosen = exists & (np.arange(columns * width) < width)
+    last = (task.limit_table[live.sentences] == live.length + 1)[:, None]
+    ends = chosen & ((tokens == task.special.end) | last)
     fates = np.where(exists, PRUNED, NONE)
-    fates[taken] = KEPT
-    fates[ends] = ENDED
+    fates[chosen] = KEPT
+    fates[ends] = FINISHED
 
-    found = []
+    finished = []
     for row, column in np.argwhere(ends).tolist():
-        added = (int(tokens[row, column]), float(log_probabilities[row, column]))
+        final = (int(tokens[row, column]), float(log_probabilities[row, column]))
         score = float(scores[row, column])
-        found.append((int(beams.sentences[row]), beams.hypothesis(task, row, column, added, score)))
-    for row, column in np.argwhere((beams.sums > -np.inf) & ~taken[:, :width]).tolist():
-        score = float(task.normalised(beams.sums[row, column], beams.length))
-        found.append((int(beams.sentences[row]), beams.hypothesis(task, row, column, None, score)))
-    done = beams.sentences[~(fates == KEPT).any(axis=1)].tolist()
+        hypothesis = live.finished(task, row, column, final, score)
+        finished.append((int(live.sentences[row]), hypothesis))
+    for row, column in np.argwhere((live.sums > -np.inf) & ~chosen[:, :width]).tolist():
+        score = float(task.normalised(live.sums[row, column], live.length))
+        hypothesis = live.finished(task, row, column, None, score)
+        finished.append((int(live.sentences[row]), hypothesis))
+    done = live.sentences[~(fates == KEPT).any(axis=1)].tolist()
     return Step(
-        beams.length + 1,
-        beams.sentences,
+        live.length + 1,
+        live.sentences,
         parents,
         tokens,
         log_probabilities,
         sums,
         scores,
         fates,
-        tuple(found),
+        tuple(finished),
         tuple(done),
     )
 
 
-def _advance(beams: Beams, step: Step, predictor: Predictor) -> Beams:
-    """Each hypothesis with the token it took, for the sentences that are not done."""
-    A, width = beams.sums.shape
+def _advance(live: LiveHypotheses, step: Step, predictor: Predictor) -> LiveHypotheses:
+    """Return the hypotheses of the sentences that are not done, each with its chosen token."""
+    A, width = live.sums.shape
     rows = step.open_rows
     parents = np.broadcast_to(np.arange(width), (len(rows), width))
     kept = step.fates[rows, :width] == KEPT
     added = np.where(kept, step.log_probabilities[rows, :width], 0.0)
     sums = np.where(kept, step.sums[rows, :width], -np.inf)
-    grown = beams.grown(rows, parents, step.tokens[rows, :width], added, sums)
+    extended = live.extended(rows, parents, step.tokens[rows, :width], added, sums)
     if len(rows) and len(rows) < A:
         predictor.reorder((rows[:, None] * width + parents).reshape(-1), rows)
-    return grown
+    return extended

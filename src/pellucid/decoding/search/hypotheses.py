@@ -1,4 +1,4 @@
-"""The hypotheses under way, shared by all ways of searching."""
+"""The unfinished hypotheses of a search."""
 
 from __future__ import annotations
 
@@ -8,47 +8,50 @@ import numpy as np
 
 from pellucid.decoding.search.predictor import Banned, Predictor
 from pellucid.decoding.search.task import Task
-from pellucid.decoding.steps import Ended, Hypothesis
+from pellucid.decoding.steps import EndReason, Hypothesis
 
 
 @dataclass
-class Beams:
-    """A open sentences with `width` hypotheses each, all of the same length.
+class LiveHypotheses:
+    """The unfinished hypotheses of A sentences: `width` each, all of the same length.
 
     Where a sentence has fewer than `width` hypotheses, the others have a sum of -inf.
     """
 
     sentences: np.ndarray
-    """(A,) which sentences of the task these are."""
+    """(A,) numbers of these sentences in the task."""
     tokens: np.ndarray
-    """(A, width, 1 + length), the start symbol first."""
+    """(A, width, 1 + length), the start token first."""
     log_probabilities: np.ndarray
     """(A, width, length) of each token."""
     sums: np.ndarray
-    """(A, width) what hypotheses are ranked by before the length penalty."""
+    """(A, width) log-probabilities of the hypotheses."""
 
     @property
     def length(self) -> int:
-        """How many tokens each hypothesis has."""
+        """Number of tokens of each hypothesis."""
         return int(self.log_probabilities.shape[2])
 
     @property
     def history(self) -> np.ndarray:
-        """(A · width, 1 + length) as a predictor reads it."""
+        """(A · width, 1 + length) token ids as a predictor reads them."""
         return self.tokens.reshape(-1, self.tokens.shape[2])
 
-    def hypothesis(
-        self, task: Task, row: int, parent: int, added: tuple[int, float] | None, score: float
+    def finished(
+        self, task: Task, row: int, parent: int, last: tuple[int, float] | None, score: float
     ) -> Hypothesis:
-        """Hypothesis `parent` of a row, with one token and its log-probability added, ended."""
+        """Return hypothesis `parent` of a row, finished with a last token and its log-probability.
+
+        last: None for a hypothesis that no allowed token could follow.
+        """
         tokens = self.tokens[row, parent, 1:].tolist()
         log_probabilities = self.log_probabilities[row, parent].tolist()
-        ended: Ended = "blocked"
-        if added is not None:
-            log_probabilities.append(added[1])
-            ended = "eos" if added[0] == task.special.end else "length"
+        ended: EndReason = "blocked"
+        if last is not None:
+            log_probabilities.append(last[1])
+            ended = "eos" if last[0] == task.special.end else "length"
             if ended == "length":
-                tokens.append(added[0])
+                tokens.append(last[0])
         return Hypothesis(
             tuple(tokens),
             len(log_probabilities),
@@ -58,30 +61,33 @@ class Beams:
             tuple(log_probabilities),
         )
 
-    def longer(self, tokens: np.ndarray, added: np.ndarray, sums: np.ndarray) -> Beams:
-        """The same hypotheses, each with its token of `tokens (A · width,)`; see `grown`."""
+    def with_token(self, tokens: np.ndarray, added: np.ndarray, sums: np.ndarray) -> LiveHypotheses:
+        """Return all hypotheses, each with its next token of `tokens (A · width,)`.
+
+        added: log-probabilities of these tokens. sums: log-probabilities with them.
+        """
         shape = (*self.sums.shape, 1)
-        return Beams(
+        return LiveHypotheses(
             self.sentences,
             np.concatenate([self.tokens, tokens.reshape(shape)], axis=2),
             np.concatenate([self.log_probabilities, added.reshape(shape)], axis=2),
             sums,
         )
 
-    def grown(
+    def extended(
         self,
         rows: np.ndarray,
         parents: np.ndarray,
         tokens: np.ndarray,
         added: np.ndarray,
         sums: np.ndarray,
-    ) -> Beams:
-        """Sentences `rows (A',)`, each going on from `parents (A', width)` with `tokens`.
+    ) -> LiveHypotheses:
+        """Return the sentences `rows (A',)`, with `parents (A', width)` extended by `tokens`.
 
-        added: the log-probabilities of these tokens. sums: the sums that follow.
+        added: log-probabilities of these tokens. sums: log-probabilities with them.
         """
         at = rows[:, None]
-        return Beams(
+        return LiveHypotheses(
             self.sentences[rows],
             np.concatenate([self.tokens[at, parents], tokens[:, :, None]], axis=2),
             np.concatenate([self.log_probabilities[at, parents], added[:, :, None]], axis=2),
@@ -89,8 +95,10 @@ class Beams:
         )
 
 
-def open_beams(task: Task, sentences: np.ndarray, predictor: Predictor, width: int) -> Beams:
-    """The first hypotheses: the start symbol, and the prefix tokens that all sentences have.
+def first_hypotheses(
+    task: Task, sentences: np.ndarray, predictor: Predictor, width: int
+) -> LiveHypotheses:
+    """Return the hypotheses to begin with: the start token and the prefix that all sentences share.
 
     At least one token is left for the first step of the search.
     """
@@ -100,23 +108,23 @@ def open_beams(task: Task, sentences: np.ndarray, predictor: Predictor, width: i
     log_probabilities = np.zeros((count, width, known))
     if known:
         tokens[:, :, 1:] = np.array([task.prefixes[s][:known] for s in sentences])[:, None]
-        read = predictor.prime(tokens.reshape(count * width, -1))
+        read = predictor.prefill(tokens.reshape(count * width, -1))
         log_probabilities = read.reshape(count, width, known)
-    return Beams(sentences, tokens, log_probabilities, log_probabilities.sum(axis=2))
+    return LiveHypotheses(sentences, tokens, log_probabilities, log_probabilities.sum(axis=2))
 
 
-def banned_tokens(task: Task, beams: Beams) -> Banned | None:
-    """What single rows may not produce now: an end too early, an n-gram once more."""
+def banned_tokens(task: Task, live: LiveHypotheses) -> Banned | None:
+    """Return the tokens that some rows may not take now: an early end, a repeated n-gram."""
     rows, tokens = [], []
-    width = beams.tokens.shape[1]
-    if beams.length + 1 < task.options.min_length:
-        early = np.repeat(beams.length + 1 < task.minimum_table[beams.sentences], width)
-        found = np.flatnonzero(early)
+    width = live.tokens.shape[1]
+    if live.length + 1 < task.options.min_length:
+        too_short = np.repeat(live.length + 1 < task.minimum_table[live.sentences], width)
+        found = np.flatnonzero(too_short)
         rows += found.tolist()
         tokens += [task.special.end] * len(found)
     n = task.options.no_repeat_ngram_size
-    if n and beams.length + 1 > n:
-        for row, history in enumerate(beams.history[:, 1:].tolist()):
+    if n and live.length + 1 > n:
+        for row, history in enumerate(live.history[:, 1:].tolist()):
             repeated = ngram_repeats(history, n)
             rows += [row] * len(repeated)
             tokens += repeated
@@ -124,7 +132,7 @@ def banned_tokens(task: Task, beams: Beams) -> Banned | None:
 
 
 def ngram_repeats(history: list[int], n: int) -> list[int]:
-    """The tokens that would complete an n-gram that the history already has."""
+    """Return the tokens that would complete an n-gram that the history already contains."""
     last = history[len(history) - n + 1 :]
     starts = range(len(history) - n + 1)
     return sorted({history[i + n - 1] for i in starts if history[i : i + n - 1] == last})

@@ -1,4 +1,4 @@
-"""The reference engine: a Transformer in PyTorch, and the searches over it."""
+"""The reference engine: a Transformer in PyTorch and the searches over it."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from pellucid.decoding.engine import SpecialIds
 from pellucid.decoding.forced import Forced, force_decode
 from pellucid.decoding.options import DecodingOptions
 from pellucid.decoding.search.beam import beam_search
-from pellucid.decoding.search.greedy import take_best, walk
-from pellucid.decoding.search.sampling import take_drawn
+from pellucid.decoding.search.greedy import choose_best, token_by_token
+from pellucid.decoding.search.sampling import choose_sampled
 from pellucid.decoding.search.task import Task, plan
 from pellucid.decoding.steps import Result, Step
 from pellucid.decoding.torch.predictor import TorchPredictor
@@ -21,6 +21,7 @@ from pellucid.decoding.torch.step_decoder import StepDecoder
 from pellucid.model import Transformer
 
 DEFAULT_BATCH_TOKENS = 4096
+"""Source tokens of a batch, padding included, times beams."""
 
 
 def search(
@@ -32,14 +33,14 @@ def search(
     *,
     keys: Sequence[int] | None = None,
     decoder: StepDecoder | None = None,
-    watched: bool = True,
+    every_step: bool = True,
 ) -> Generator[Step, None, list[Result]]:
-    """Decode some sentences as one batch: yields a Step each round, returns the results.
+    """Decode sentences as one batch: yield a Step each round, return the results.
 
-    `run` gives the results alone. The model should be in evaluation mode. keys: what stands for
-    each sentence in the draws of sampling (its index, unless given). decoder: the model's
-    decoder for single tokens, if it has been made already. watched: whether anyone looks at the
-    steps; else some are left out.
+    `run` returns the results alone. The model should be in evaluation mode. keys: identify the
+    sentences in the random draws of sampling (default: their indices). decoder: the model's
+    StepDecoder, if there is one already. every_step: if False, some steps are left out, which is
+    faster.
     """
     task = plan_for(model, special, sources, options, prefixes, keys)
     results = {i: r for i in range(len(task.sources)) if (r := task.trivial(i)) is not None}
@@ -47,7 +48,7 @@ def search(
     if len(sentences):
         rows = [task.sources[i] for i in sentences]
         predictor = TorchPredictor(model, special, rows, options, decoder)
-        results.update((yield from _way(task, sentences, predictor, watched)))
+        results.update((yield from _chosen_search(task, sentences, predictor, every_step)))
         if options.attention:
             results = _with_attention(model, task, results)
     return [results[i] for i in range(len(task.sources))]
@@ -61,7 +62,7 @@ def plan_for(
     prefixes: Sequence[Sequence[int]] | None,
     keys: Sequence[int] | None,
 ) -> Task:
-    """The checked task for a model's vocabulary and positions."""
+    """Return the checked task for a model's vocabulary and positions."""
     config = model.config
     return plan(
         sources,
@@ -75,22 +76,24 @@ def plan_for(
     )
 
 
-def _way(
-    task: Task, sentences: np.ndarray, predictor: TorchPredictor, watched: bool
+def _chosen_search(
+    task: Task, sentences: np.ndarray, predictor: TorchPredictor, every_step: bool
 ) -> Generator[Step, None, dict[int, Result]]:
-    """The search that the options ask for."""
+    """Return the search that the options ask for."""
     options = task.options
     if options.sample:
-        return walk(task, sentences, predictor, take_drawn, options.n_best, watched=watched)
+        return token_by_token(
+            task, sentences, predictor, choose_sampled, options.n_best, every_step=every_step
+        )
     if options.beam_size == 1:
-        return walk(task, sentences, predictor, take_best, watched=watched)
+        return token_by_token(task, sentences, predictor, choose_best, every_step=every_step)
     return beam_search(task, sentences, predictor)
 
 
 def _with_attention(
     model: Transformer, task: Task, results: dict[int, Result]
 ) -> dict[int, Result]:
-    """The results with each hypothesis's cross-attention, from one pass over all of them."""
+    """Return the results with each hypothesis's cross-attention, from one teacher-forced pass."""
     options = task.options
     flat = [(s, h) for s, result in results.items() for h in result.hypotheses if h.length]
     read = force_decode(
@@ -114,7 +117,7 @@ def _with_attention(
 
 
 def cut(attention: np.ndarray | None, length: int) -> np.ndarray | None:
-    """The first `length` rows, without the position after a hypothesis that was cut."""
+    """Return the first `length` rows, without the position after a hypothesis that was cut."""
     return None if attention is None else attention[:length]
 
 
@@ -128,9 +131,9 @@ def run(
     keys: Sequence[int] | None = None,
     decoder: StepDecoder | None = None,
 ) -> list[Result]:
-    """The results of `search`, without looking at its steps."""
+    """Return the results of `search` without its steps."""
     steps = search(
-        model, special, sources, options, prefixes, keys=keys, decoder=decoder, watched=False
+        model, special, sources, options, prefixes, keys=keys, decoder=decoder, every_step=False
     )
     while True:
         try:
@@ -142,11 +145,15 @@ def run(
 class TorchEngine:
     """Translates token ids with a Transformer, in batches of sentences of similar length.
 
-    Several threads may share one engine: nothing is changed in the model while it decodes. The
-    engine holds copies of the decoder's matrices, so make a new one after changing the weights.
-    batch_tokens: the most source tokens, padding counted, times beams, that a batch holds; more
-    is faster up to a point and takes more memory.
+    Several threads may share one engine: decoding changes nothing in the model. The engine holds
+    copies of the decoder's matrices, so make a new one after changing the weights. batch_tokens:
+    most source tokens of a batch, padding included, times beams; more is faster up to a point and
+    takes more memory.
     """
+
+    name = "torch"
+    threads = 1
+    """One batch at a time: PyTorch itself spreads it over the cores."""
 
     def __init__(
         self,
@@ -156,14 +163,14 @@ class TorchEngine:
         batch_tokens: int = DEFAULT_BATCH_TOKENS,
     ) -> None:
         self.model = model.eval()
-        self._special = special
+        self.special = special
         self.batch_tokens = batch_tokens
         self._decoder = StepDecoder(self.model)
 
     @property
-    def special(self) -> SpecialIds:
-        """The ids with a meaning of their own."""
-        return self._special
+    def device(self) -> str:
+        """Where it computes; see `Engine`."""
+        return self.model.output.weight.device.type
 
     def translate_ids(
         self,
@@ -171,7 +178,7 @@ class TorchEngine:
         options: DecodingOptions,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> list[Result]:
-        """One result for each source, in order; see `Engine`."""
+        """Return one result for each source, in order; see `Engine`."""
         plan_for(self.model, self.special, sources, options, prefixes, None)  # all or nothing
         results: dict[int, Result] = {}
         rows = options.n_best if options.sample else options.beam_size
@@ -194,13 +201,13 @@ class TorchEngine:
         options: DecodingOptions,
         prefixes: Sequence[Sequence[int]] | None = None,
     ) -> Generator[Step, None, list[Result]]:
-        """The search over these sentences as one batch, step by step."""
+        """Decode these sentences as one batch: yield each Step, return the results."""
         return search(self.model, self.special, sources, options, prefixes, decoder=self._decoder)
 
     def score_ids(
         self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
     ) -> list[Forced]:
-        """What the model thinks of given outputs: the log-probability of each token."""
+        """Return the log-probability of each token of given outputs (teacher forcing)."""
         found: dict[int, Forced] = {}
         lengths = [max(len(s), len(t) + 1) for s, t in zip(sources, targets, strict=True)]
         for batch in batches(lengths, self.batch_tokens):
@@ -219,7 +226,7 @@ class TorchEngine:
         prefixes: Sequence[Sequence[int]],
         count: int,
     ) -> list[list[tuple[int, float]]]:
-        """The `count` most probable tokens after each prefix, with their log-probabilities."""
+        """Return the `count` most probable tokens after each prefix and their log-probabilities."""
         found = []
         for source, prefix in zip(sources, prefixes, strict=True):
             options = DecodingOptions(
@@ -232,9 +239,9 @@ class TorchEngine:
 
 
 def batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Indices in batches of at most `budget` tokens, padding counted, longest sentences first.
+    """Yield batches of indices of at most `budget` tokens, padding included, longest first.
 
-    A sentence that is longer than the budget has a batch of its own.
+    A sentence that is longer than the budget is a batch by itself.
     """
     order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
     at = 0

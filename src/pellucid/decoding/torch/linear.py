@@ -1,4 +1,4 @@
-"""A linear layer for few rows: the product of a step of decoding."""
+"""A linear layer for few rows, as in a decoding step."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from torch import Tensor
 class Linear:
     """x Wᵀ + b for a few rows at a time, up to three times faster than `nn.Linear` on a CPU.
 
-    The way through memory decides the time: for one or two rows, or many, the transposed copy of a
-    matrix that widens is read fastest; for a few rows, the product the other way round. A large
-    one that widens (the output) is packed for oneDNN, which takes a third less from three rows on.
+    Memory access decides the time. For one or two rows, or for many, a transposed copy is read
+    fastest, if the matrix has more outputs than inputs; for a few rows, W xᵀ is faster. A large
+    matrix with more outputs than inputs (the output layer) is packed for oneDNN, which takes a
+    third less time from three rows on.
     """
 
     FEW = range(3, 6)
@@ -19,19 +20,19 @@ class Linear:
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         self.weight, self.bias = weight.detach(), None if bias is None else bias.detach()
-        self.column = None if self.bias is None else self.bias[:, None]
-        self.matrix = self.weight.t()  # (in, out)
+        self.bias_column = None if self.bias is None else self.bias[:, None]
+        self.transposed = self.weight.t()  # (in, out)
         self.on_cpu = weight.device.type == "cpu"
         if self.on_cpu and weight.shape[0] >= weight.shape[1]:
-            self.matrix = self.matrix.contiguous()
+            self.transposed = self.transposed.contiguous()
         self.packed: Tensor | None = None
         large = weight.numel() >= self.LARGE and weight.shape[0] >= weight.shape[1]
         if self.on_cpu and large and weight.dtype == torch.float32 and _has_packing():
-            rows = 32  # what it is packed for; as good for others
+            rows = 32  # batch size that it is packed for; as fast for others
             self.packed = torch.ops.mkldnn._reorder_linear_weight(self.weight, rows)
 
     def __call__(self, x: Tensor, out: Tensor | None = None) -> Tensor:
-        """`x (R, in)` to `(R, out)`; out: where to write it, if there is a place."""
+        """Map `x (R, in)` to `(R, out)`; out: an optional tensor to write to."""
         rows = x.shape[0]
         if self.packed is not None and rows > 2:
             y: Tensor = torch.ops.mkldnn._linear_pointwise(
@@ -39,18 +40,18 @@ class Linear:
             )
             return y if out is None else out.copy_(y)
         if self.on_cpu and rows in self.FEW:
-            if self.column is None:
+            if self.bias_column is None:
                 y = torch.mm(self.weight, x.t()).t()
             else:
-                y = torch.addmm(self.column, self.weight, x.t()).t()
+                y = torch.addmm(self.bias_column, self.weight, x.t()).t()
             return y.contiguous() if out is None else out.copy_(y)
         if self.bias is None:
-            return torch.mm(x, self.matrix, out=out)
-        return torch.addmm(self.bias, x, self.matrix, out=out)
+            return torch.mm(x, self.transposed, out=out)
+        return torch.addmm(self.bias, x, self.transposed, out=out)
 
 
 def _has_packing() -> bool:
-    """Whether this PyTorch has oneDNN's linear layer, which `torch.compile` makes use of too."""
+    """Tell whether this PyTorch has oneDNN's packed linear layer, as `torch.compile` uses."""
     names = ("_reorder_linear_weight", "_linear_pointwise")
     available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return available and all(hasattr(torch.ops.mkldnn, name) for name in names)

@@ -1,4 +1,4 @@
-"""A Transformer as a Predictor: the only part of the search that knows about tensors."""
+"""A Transformer as a Predictor: the only part of a search that touches tensors."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from pellucid.model import Cache, Memory, TensorTrace, Transformer
 
 
 def padded(sentences: Sequence[Sequence[int]], pad_id: int, device: torch.device) -> Tensor:
-    """Sentences side by side, `(B, longest)`, filled up with the pad id."""
+    """Return sentences as one tensor `(B, longest)`, padded with the pad id."""
     longest = max(map(len, sentences), default=0)
     table = np.full((len(sentences), longest), pad_id, dtype=np.int64)
     for row, sentence in enumerate(sentences):
@@ -26,7 +26,7 @@ def padded(sentences: Sequence[Sequence[int]], pad_id: int, device: torch.device
 
 
 def cross_attention(trace: TensorTrace, layer: int | None, head: int | None) -> Tensor:
-    """The recorded cross-attention `(R, T, S)` of a layer and head, or the mean over them."""
+    """Return the recorded cross-attention `(R, T, S)` of a layer and head; None is the mean."""
     names = trace.names("decoder.*.cross.weights")
     chosen = names if layer is None else [names[layer]]
     weights = torch.stack([trace[name] for name in chosen]).mean(dim=0)  # (R, H, T, S)
@@ -34,9 +34,9 @@ def cross_attention(trace: TensorTrace, layer: int | None, head: int | None) -> 
 
 
 class TorchPredictor:
-    """A batch of sentences in a Transformer; see `Predictor` for what the methods do.
+    """A batch of sentences in a Transformer; see `Predictor` for the methods.
 
-    steps: the model's decoder for single tokens; an engine makes it once for all its batches.
+    steps: the model's StepDecoder; an engine makes it once for all its batches.
     """
 
     @torch.inference_mode()
@@ -54,21 +54,21 @@ class TorchPredictor:
         source = padded(sources, special.pad, self.device)
         memory = model.encode(source)
         self._memory = None if options.use_cache else memory
-        # Where nothing is padded, nothing need be hidden at each step.
+        # Without padding there is nothing to mask at each step.
         even = all(len(s) == source.shape[1] for s in sources)
         self._cache = Cache(model.start(memory).layers, None if even else memory.mask)
         self._step_cache: StepCache | None = None
         self._history = np.zeros((0, 0), dtype=np.int64)
-        self._room: Tensor | None = None
-        never = {special.pad, special.start, *options.suppress_tokens} - (
+        self._logits_buffer: Tensor | None = None
+        suppressed = {special.pad, special.start, *options.suppress_tokens} - (
             {special.end} - options.suppress_tokens
         )
-        self._never = torch.tensor(sorted(never), device=self.device)
+        self._suppressed = torch.tensor(sorted(suppressed), device=self.device)
 
     def _states(self, history: np.ndarray) -> Tensor:
-        """States `(R, new, D)` of the tokens not read yet.
+        """Return the decoder states `(R, new, D)` of the tokens not read yet.
 
-        By the model's own modules: several tokens at once, or no cache.
+        By the model's own modules: for several tokens at once, or without a KV cache.
         """
         cache = self._cache if self._memory is None else self.model.start(self._memory)
         new = torch.from_numpy(np.ascontiguousarray(history[:, cache.length :])).to(self.device)
@@ -78,46 +78,46 @@ class TorchPredictor:
         return states
 
     def _step(self, history: np.ndarray) -> Tensor:
-        """The state `(R, D)` of the last token, the only new one."""
+        """Return the decoder state `(R, D)` of the last token, the only new one."""
         if self._memory is not None:
             return self._states(history)[:, -1]
         self._history = history
         last = torch.from_numpy(history[:, -1].copy()).to(self.device)
-        return self._steps(last, self._stepping())
+        return self._steps(last, self._single_steps())
 
-    def _stepping(self) -> StepCache:
-        """The cache of single steps, which goes on from what was read at once."""
+    def _single_steps(self) -> StepCache:
+        """Return the StepCache, which continues from the tokens that were read at once."""
         if self._step_cache is None:
             self._step_cache = self._steps.start(self._cache)
         return self._step_cache
 
     @torch.inference_mode()
-    def prime(self, history: np.ndarray) -> np.ndarray:
-        """Read a beginning; the log-probabilities of all its tokens but the first."""
+    def prefill(self, history: np.ndarray) -> np.ndarray:
+        """Read the first tokens at once; return the log-probabilities of all but the first."""
         states = self._states(history[:, :-1])
         following = torch.from_numpy(history[:, 1:]).to(self.device)
         logs = self.model.output(states).log_softmax(dim=-1).gather(-1, following[:, :, None])
         return _numpy(logs.squeeze(-1))
 
     def _logs(self, states: Tensor) -> Tensor:
-        """Log-probabilities `(R, V)`, in memory that the next step will write over."""
+        """Return log-probabilities `(R, V)`, in a buffer that the next step overwrites."""
         R, V = len(states), self.model.config.vocab_size
         if states.dtype != torch.float32:
             return self._steps.output(states).float().log_softmax(dim=-1)
-        if self._room is None or len(self._room) < R:
-            self._room = states.new_empty(R, V)
-        return torch.log_softmax(self._steps.output(states), -1, out=self._room[:R])
+        if self._logits_buffer is None or len(self._logits_buffer) < R:
+            self._logits_buffer = states.new_empty(R, V)
+        return torch.log_softmax(self._steps.output(states), -1, out=self._logits_buffer[:R])
 
     def _following(
         self, history: np.ndarray, banned: Banned | None, wanted: np.ndarray | None
     ) -> tuple[Tensor, np.ndarray | None]:
-        """Log-probabilities `(R, V)`, -inf where a token is not allowed; those of `wanted (R,)`."""
+        """Return log-probabilities `(R, V)`, -inf where not allowed, and those of `wanted (R,)`."""
         logs = self._logs(self._step(history))
         asked = None
         if wanted is not None:
             index = torch.from_numpy(np.maximum(wanted, 0)).to(self.device)
             asked = _numpy(logs.gather(1, index[:, None]))[:, 0]
-        logs.index_fill_(1, self._never, -torch.inf)
+        logs.index_fill_(1, self._suppressed, -torch.inf)
         if banned is not None:
             rows = torch.from_numpy(banned.rows).to(self.device)
             tokens = torch.from_numpy(banned.tokens).to(self.device)
@@ -133,7 +133,7 @@ class TorchPredictor:
         banned: Banned | None = None,
         wanted: np.ndarray | None = None,
     ) -> Ranked:
-        """The `top` best next tokens of each row."""
+        """Return the `top` best next tokens of each row."""
         logs, asked = self._following(history, banned, wanted)
         values, tokens = best(logs, top)
         return Ranked(tokens, values.astype(np.float64), asked)
@@ -146,7 +146,7 @@ class TorchPredictor:
         banned: Banned | None = None,
         wanted: np.ndarray | None = None,
     ) -> Ranked:
-        """All tokens of each row, in the order of their ids."""
+        """Return all tokens of each row, in the order of their ids."""
         logs, asked = self._following(history, banned, wanted)
         values = logs.cpu().numpy().copy()
         tokens = np.broadcast_to(np.arange(values.shape[1]), values.shape)
@@ -154,7 +154,7 @@ class TorchPredictor:
 
     @torch.inference_mode()
     def reorder(self, rows: np.ndarray, sentences: np.ndarray | None) -> None:
-        """Go on with these rows, of these sentences."""
+        """Continue with these rows, of these sentences."""
         kept = None
         if sentences is not None:
             kept = torch.from_numpy(sentences).to(self.device)
@@ -162,15 +162,15 @@ class TorchPredictor:
             if kept is not None:
                 self._memory = Memory(*(part.index_select(0, kept) for part in self._memory))
             return
-        cache, start = self._stepping(), 0
+        cache, start = self._single_steps(), 0
         if kept is None and len(rows) == cache.rows:
-            start = _common_beginning(self._history, self._history[rows])
+            start = _common_prefix(self._history, self._history[rows])
         if kept is not None or start < cache.length:
             cache.reorder(torch.from_numpy(rows).to(self.device), kept, start)
 
 
-def _common_beginning(a: np.ndarray, b: np.ndarray) -> int:
-    """How many of the first columns of two tables are equal."""
+def _common_prefix(a: np.ndarray, b: np.ndarray) -> int:
+    """Return how many of the first columns of two tables are equal."""
     differ = (a != b).any(axis=0)
     return int(differ.argmax()) if differ.any() else len(differ)
 
@@ -180,10 +180,10 @@ def _numpy(values: Tensor) -> np.ndarray:
 
 
 def best(scores: Tensor, top: int) -> tuple[np.ndarray, np.ndarray]:
-    """The `top` highest of each row and their ids, sorted; equal ones by lower id, all of them.
+    """Return the `top` highest scores of each row and their ids, sorted; equal ones by lower id.
 
-    PyTorch leaves it open which of several equal values `topk` returns, so where the last taken
-    equals the first left out, a stable sort decides.
+    PyTorch does not define which of several equal values `topk` returns, so where the last one
+    taken equals the first one left out, a stable sort decides.
     """
     V = scores.shape[1]
     if top == 2 < V and scores.device.type == "cpu":
@@ -201,7 +201,7 @@ def best(scores: Tensor, top: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _topk(scores: Tensor, top: int, width: int = 64) -> tuple[Tensor, Tensor]:
-    """As `topk`; for many scores twice as fast, as only the blocks with the best peaks are read."""
+    """As `topk`, twice as fast for many scores: only the blocks with the highest maxima count."""
     R, V = scores.shape
     blocks = V // width
     if scores.device.type != "cpu" or R * V < 2**16 or blocks < 4 * top:
@@ -212,20 +212,20 @@ def _topk(scores: Tensor, top: int, width: int = 64) -> tuple[Tensor, Tensor]:
     best = body.gather(1, chosen[:, :, None].expand(R, top, width)).view(R, top * width)
     ids = (chosen[:, :, None] * width + torch.arange(width)).view(R, top * width)
     rest = torch.arange(blocks * width, V).expand(R, -1)
-    values, places = torch.cat([best, scores[:, blocks * width :]], dim=1).topk(top, dim=1)
-    return values, torch.cat([ids, rest], dim=1).gather(1, places)
+    values, found = torch.cat([best, scores[:, blocks * width :]], dim=1).topk(top, dim=1)
+    return values, torch.cat([ids, rest], dim=1).gather(1, found)
 
 
 def _best_two(table: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """As `best` for two, several times faster: numpy's `argmax` takes the first of equal ones."""
+    """As `best` for two, several times faster: numpy's `argmax` takes the first of equal values."""
     rows = np.arange(len(table))
     values, tokens = np.empty((len(table), 2), table.dtype), np.empty((len(table), 2), np.int64)
     tokens[:, 0] = first = table.argmax(axis=1)
     values[:, 0] = highest = table[rows, first]
     table[rows, first] = -np.inf
     tokens[:, 1] = second = table.argmax(axis=1)
-    values[:, 1] = lower = table[rows, second]
+    values[:, 1] = next_highest = table[rows, second]
     table[rows, first] = highest
-    if lower.min() == -np.inf:  # then the lowest id that is left
-        tokens[:, 1] = np.where(lower == -np.inf, first == 0, second)
+    if next_highest.min() == -np.inf:  # then the lowest other id
+        tokens[:, 1] = np.where(next_highest == -np.inf, first == 0, second)
     return values, tokens

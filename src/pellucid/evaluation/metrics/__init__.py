@@ -1,1 +1,1 @@
-"""Evaluation metrics: BLEU, chrF, TER, COMET."""
+"""Metrics of translation quality: BLEU, chrF and TER, all of them sacreBLEU's, and COMET."""

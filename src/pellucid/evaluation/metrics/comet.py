@@ -1,4 +1,4 @@
-"""COMET, where its package and a checkpoint are there: a learned measure, the same protocol."""
+"""COMET: a neural metric (Rei et al., 2020), if its package and a checkpoint are there."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pellucid.errors import InputError, PellucidError
-from pellucid.evaluation.metrics.sacrebleu import Counts
+from pellucid.evaluation.metrics.corpus_metric import Statistics
 
 
 class Comet:
     """A COMET checkpoint and the first reference of each sentence.
 
-    The checkpoint is looked for now and loaded when it is first used: what is missing is said
-    before anything is translated. Nothing is fetched. Note that a checkpoint is a pickle, which can
-    run code when it is loaded: give only one that you trust.
+    The checkpoint's file is checked now and loaded when it is first used, so that a missing one is
+    an error before anything is translated. Nothing is downloaded. A checkpoint is a pickle, which
+    can run code when it is loaded: give only one that you trust.
     """
 
     key, name, higher_is_better, digits = "comet", "COMET", True, 4
@@ -33,15 +33,14 @@ class Comet:
             )
         if not _installed():
             raise InputError(
-                "--comet needs the package of COMET, which is not installed: pip install "
-                "unbabel-comet"
+                "--comet needs the COMET package, which is not installed: pip install unbabel-comet"
             )
         self.checkpoint = checkpoint
         self._references = references
         self._model: Any = None
 
-    def counts(self, sources: Sequence[str], translations: Sequence[str]) -> Counts:
-        """The score of each sentence, and 1."""
+    def statistics(self, sources: Sequence[str], translations: Sequence[str]) -> Statistics:
+        """Return the score of each sentence, and 1 to count it."""
         rows = [
             {"src": source, "mt": translation, "ref": reference}
             for source, translation, reference in zip(
@@ -55,7 +54,7 @@ class Comet:
             made = self._model.predict(rows, batch_size=16, gpus=0, progress_bar=False)
             scores = np.array([float(score) for score in made.scores])
         except Exception as error:
-            # whatever its package raises: torch, transformers and Lightning are all in there
+            # anything: torch, transformers and Lightning are all in its package
             reason = " ".join(str(error).split())[:200]
             raise PellucidError(f"COMET failed with {self.checkpoint}: {reason}") from error
         if len(scores) != len(rows):
@@ -63,19 +62,19 @@ class Comet:
         return np.stack([scores, np.ones(len(rows))], axis=1)
 
     def score(self, summed: NDArray[np.float64]) -> float:
-        """The mean."""
+        """Return the mean of the sentence scores."""
         return float(summed[0] / summed[1])
 
     def signature(self, resamples: int, seed: int) -> str:
-        """The checkpoint's name and what it was given."""
-        drawn = f"|bs:{resamples}|seed:{seed}" if resamples else ""
+        """Return the checkpoint's name, the number of references and the bootstrap's settings."""
+        bootstrap = f"|bs:{resamples}|seed:{seed}" if resamples else ""
         named = self.checkpoint.stem
         if self.checkpoint.parent.name == "checkpoints":  # .../NAME/checkpoints/model.ckpt
             named = self.checkpoint.parents[1].name
-        return f"nrefs:1{drawn}|checkpoint:{named}"
+        return f"nrefs:1{bootstrap}|checkpoint:{named}"
 
     def detail(self, summed: NDArray[np.float64]) -> dict[str, Any]:
-        """Nothing."""
+        """Return nothing more."""
         return {}
 
 

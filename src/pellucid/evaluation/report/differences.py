@@ -1,4 +1,4 @@
-"""Where two texts differ, word by word, marked for a page."""
+"""Word-by-word differences of two texts, marked in HTML."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pellucid.drawing.svg import escaped
 from pellucid.evaluation.test_set import words
 
 LONGEST = 1500
-"""Characters of a text that are shown; comparing takes time that grows with their square."""
+"""Maximum number of characters to show; comparing takes time quadratic in it."""
 
 _PIECE = re.compile(r"\w+|[^\w\s]")
 
 
 def closest(text: str, references: Sequence[str]) -> str:
-    """The reference that is most like a text."""
+    """Return the reference most similar to a text."""
     if len(references) == 1:
         return references[0]
     given = words(clipped(text))
@@ -29,14 +29,14 @@ def closest(text: str, references: Sequence[str]) -> str:
 
 
 def clipped(text: str) -> str:
-    """As much of a text as is shown."""
+    """Cut a text to the length that is shown."""
     return text if len(text) <= LONGEST else text[:LONGEST] + "…"
 
 
 def marked(text: str, other: str, kind: str) -> str:
-    """HTML of a text in which what the other has not, or has elsewhere, is marked.
+    """Return HTML of a text in which what is not in the other, or elsewhere in it, is marked.
 
-    kind: the CSS class of the marks.
+    kind: CSS class of the marks.
     """
     text, other = clipped(text), clipped(other)
     pieces, others = list(_PIECE.finditer(text)), _PIECE.findall(other)

@@ -1,4 +1,4 @@
-"""The routes for whoever runs the server: is it alive, is it ready, how is it doing."""
+"""Routes for operators: liveness, readiness, metrics."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 
-from pellucid.server.routes.openapi import refusals
-from pellucid.server.service.batching import BatchingEngine
-from pellucid.server.service.shared import Service
+from pellucid.server.routes.openapi import errors
+from pellucid.server.service.queue import BatchingEngine
+from pellucid.server.service.state import ServerState
 
 
-def health(service: Service) -> APIRouter:
-    """Routes without a key and without a limit."""
+def health_routes(server: ServerState) -> APIRouter:
+    """Make the routes for operators; they need no key and have no rate limit."""
     router = APIRouter(tags=["health"])
 
     @router.get("/health/live")
     async def live() -> dict[str, str]:
-        """Tell that the process answers; if not, start it again."""
+        """Liveness: the process responds. If it does not, restart it."""
         return {"status": "alive"}
 
-    @router.get("/health/ready", responses=refusals(503))
+    @router.get("/health/ready", responses=errors(503))
     async def ready() -> Response:
-        """Tell whether to send requests here: not while it stops."""
-        if service.stopping:
+        """Readiness: whether to send requests here; 503 while the server is stopping."""
+        if server.stopping:
             return JSONResponse({"error": "the server is stopping"}, 503)
         return JSONResponse({"status": "ready"})
 
     @router.get("/health")
-    async def well() -> dict[str, str]:
-        """Tell that all is well, as LibreTranslate does."""
+    async def health() -> dict[str, str]:
+        """Report that the server is up, as LibreTranslate does."""
         return {"status": "ok"}
 
     @router.get("/metrics", response_class=Response)
     async def metrics() -> Response:
-        """Give numbers for Prometheus; there is no text, key or address in them."""
-        for model in service.models.table.models:
+        """Metrics for Prometheus; they contain no text, key or address."""
+        for model in server.models.table.models:
             engine = model.translator.engine
             if isinstance(engine, BatchingEngine):
-                service.metrics.waiting.labels(model.name).set(engine.waiting)
-        return Response(generate_latest(service.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+                server.metrics.queued.labels(model.name).set(engine.queued)
+        return Response(generate_latest(server.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
     return router

@@ -1,4 +1,4 @@
-"""What the description of the API says beyond what FastAPI finds out by itself."""
+"""Parts of the OpenAPI description that FastAPI cannot derive by itself."""
 
 from __future__ import annotations
 
@@ -6,31 +6,34 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from pellucid.server.routes.body import FORMS
-from pellucid.server.routes.schemas import Refusal
+from pellucid.server.routes.body import FORM_TYPES
+from pellucid.server.routes.schemas import ErrorResponse
 
 
 def body_of(kind: type[BaseModel]) -> dict[str, Any]:
-    """A body that may come as JSON or as a form."""
+    """Describe a request body that may be JSON or a form."""
     schema = kind.model_json_schema(ref_template="#/components/schemas/{model}")
-    content = {media: {"schema": schema} for media in ("application/json", *FORMS)}
+    content = {media: {"schema": schema} for media in ("application/json", *FORM_TYPES)}
     return {"requestBody": {"required": True, "content": content}}
 
 
-def refusals(*statuses: int) -> dict[int | str, dict[str, Any]]:
-    """Answers that say no."""
-    return {status: {"model": Refusal, "description": _MEANING[status]} for status in statuses}
+def errors(*statuses: int) -> dict[int | str, dict[str, Any]]:
+    """Describe error responses."""
+    return {
+        status: {"model": ErrorResponse, "description": _DESCRIPTIONS[status]}
+        for status in statuses
+    }
 
 
-_MEANING = {
-    401: "A key is needed.",
-    403: "The key is not known.",
-    404: "There is no such thing.",
-    408: "The request came too slowly.",
-    413: "It is too much.",
-    415: "The body is of a kind that is not read here.",
-    422: "Something is wrong with the request.",
-    429: "Too many requests: `Retry-After` says when.",
-    501: "This server cannot look inside.",
-    503: "Too much to do: `Retry-After` says when.",
+_DESCRIPTIONS = {
+    401: "An API key is required.",
+    403: "The API key is unknown.",
+    404: "Not found.",
+    408: "The request was sent too slowly.",
+    413: "The request is too large.",
+    415: "The content type is not supported.",
+    422: "The request is invalid.",
+    429: "Rate limit exceeded: `Retry-After` says when to try again.",
+    501: "Looking inside is not available on this server.",
+    503: "Overloaded: `Retry-After` says when to try again.",
 }

@@ -1,4 +1,4 @@
-"""The routes that translate, as LibreTranslate's clients know them, and a stream."""
+"""Routes for texts: translation and detection with LibreTranslate's API, and a stream."""
 
 from __future__ import annotations
 
@@ -11,66 +11,74 @@ from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from pellucid.errors import InputError, PellucidError
-from pellucid.server.routes.body import read
-from pellucid.server.routes.openapi import body_of, refusals
+from pellucid.server.routes.body import read_body
+from pellucid.server.routes.openapi import body_of, errors
 from pellucid.server.routes.schemas import (
-    DetectAsked,
     Detection,
-    LanguageServed,
-    TranslateAsked,
-    Translated,
+    DetectRequest,
+    LanguageResponse,
+    TranslateRequest,
+    TranslateResponse,
 )
-from pellucid.server.service.shared import Service
-from pellucid.server.service.translate import Made, check, stream, translate
+from pellucid.server.service.state import ServerState
+from pellucid.server.service.translate import (
+    TranslatedText,
+    check_limits,
+    stream_sentences,
+    translate,
+    without_extras,
+)
 from pellucid.text.documents import KINDS
 from pellucid.text.languages import detect, name_of
 
 
-def translating(service: Service) -> APIRouter:
-    """Routes for texts."""
+def translation_routes(server: ServerState) -> APIRouter:
+    """Make the routes that translate texts."""
     router = APIRouter(tags=["translate"])
 
     @router.post(
         "/translate",
-        openapi_extra=body_of(TranslateAsked),
-        responses={200: {"model": Translated}, **refusals(401, 403, 408, 413, 415, 422, 429, 503)},
+        openapi_extra=body_of(TranslateRequest),
+        responses={
+            200: {"model": TranslateResponse},
+            **errors(401, 403, 408, 413, 415, 422, 429, 503),
+        },
     )
-    async def translated(request: Request) -> Response:
-        """Translate a text, or several.
+    async def translate_texts(request: Request) -> Response:
+        """Translate a text, or a list of texts.
 
-        The fields may come as JSON, as a form (urlencoded or multipart) or in the address.
+        The fields may come as JSON, as a form (urlencoded or multipart) or in the query string.
         """
-        asked = await read(request, TranslateAsked)
+        asked = await read_body(request, TranslateRequest)
         texts = [asked.q] if isinstance(asked.q, str) else asked.q
-        visit = service.admit(request, asked.api_key, min(len(texts), service.settings.batch_limit))
-        check(service, asked, texts)
-        made = await translate(service, asked, texts, visit)
-        return JSONResponse(_answer(asked, made))
+        cost = min(len(texts), server.settings.batch_limit)
+        context = server.admit(request, asked.api_key, cost)
+        check_limits(server, asked, texts)
+        return JSONResponse(_body(asked, await translate(server, asked, texts, context)))
 
     @router.post(
         "/translate/stream",
-        openapi_extra=body_of(TranslateAsked),
+        openapi_extra=body_of(TranslateRequest),
         responses={
             200: {"content": {"text/event-stream": {}}, "description": "Events."},
-            **refusals(401, 403, 408, 413, 415, 422, 429, 503),
+            **errors(401, 403, 408, 413, 415, 422, 429, 503),
         },
     )
-    async def streamed(request: Request) -> Response:
+    async def translate_stream(request: Request) -> Response:
         """Translate one text sentence by sentence, as server-sent events.
 
-        `detected` (where the source is "auto"), a `sentence` for each, in order, then `done` with
-        the whole translation; or `error`.
+        The events are `detected` (if the source is "auto"), a `sentence` for each sentence, in
+        order, then `done` with the whole translation; or `error`.
         """
-        asked = await read(request, TranslateAsked)
+        asked = await read_body(request, TranslateRequest)
         if not isinstance(asked.q, str) or asked.format != "text":
-            raise InputError("q: a stream is of one text, and of format text")
-        visit = service.admit(request, asked.api_key)
-        check(service, asked, [asked.q])
-        plain = asked.model_copy(update={"alternatives": 0, "prefix": None, "details": False})
-        events = stream(service, plain, asked.q, visit)
-        first = await anext(events)  # what is wrong with the request is told by the status
+            raise InputError("q: a stream takes one text, in format text")
+        context = server.admit(request, asked.api_key)
+        check_limits(server, asked, [asked.q])
+        events = stream_sentences(server, without_extras(asked), asked.q, context)
+        first = await anext(events)  # so that an invalid request gets its status code
 
-        async def written() -> AsyncIterator[str]:
+        async def encoded() -> AsyncIterator[str]:
             yield _event(*first)
             try:
                 async with aclosing(events):
@@ -80,40 +88,47 @@ def translating(service: Service) -> APIRouter:
                 yield _event("error", {"error": str(error)})
 
         return StreamingResponse(
-            written(),
+            encoded(),
             media_type="text/event-stream",
             headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"},
         )
 
+    return router
+
+
+def language_routes(server: ServerState) -> APIRouter:
+    """Make the routes about languages: detection, what is served, settings."""
+    router = APIRouter(tags=["translate"])
+
     @router.post(
         "/detect",
-        openapi_extra=body_of(DetectAsked),
+        openapi_extra=body_of(DetectRequest),
         responses={
             200: {"model": list[Detection]},
-            **refusals(401, 403, 408, 413, 415, 422, 429, 503),
+            **errors(401, 403, 408, 413, 415, 422, 429, 503),
         },
     )
-    async def detected(request: Request) -> Response:
-        """Tell which languages a text may be in, the most probable first."""
-        asked = await read(request, DetectAsked)
-        visit = service.admit(request, asked.api_key)
+    async def detect_language(request: Request) -> Response:
+        """Detect the language of a text; the most probable ones, best first."""
+        asked = await read_body(request, DetectRequest)
+        context = server.admit(request, asked.api_key)
         text = asked.q if isinstance(asked.q, str) else "\n".join(asked.q)
-        if len(text) > service.settings.total_char_limit:
-            raise HTTPException(413, f"q: more than {service.settings.total_char_limit} characters")
-        found = await service.work.long.run(visit.patience, detect, text)
+        if len(text) > (limit := server.settings.total_char_limit):
+            raise HTTPException(413, f"q: more than {limit:,} characters")
+        found = await server.pools.long_texts.run(context.deadline, detect, text)
         return JSONResponse([one.as_dict() for one in found[:5]])
 
-    @router.get("/languages", responses={200: {"model": list[LanguageServed]}})
+    @router.get("/languages", responses={200: {"model": list[LanguageResponse]}})
     async def languages() -> Response:
         """List the languages, and for each those that it can be translated into."""
-        ways = service.models.reachable()
-        codes = dict.fromkeys(code for way in ways for code in way)
+        directions = server.models.directions()
+        codes = dict.fromkeys(code for direction in directions for code in direction)
         return JSONResponse(
             [
                 {
                     "code": code,
                     "name": name_of(code),
-                    "targets": sorted(way.target for way in ways if way.source == code),
+                    "targets": sorted(d.target for d in directions if d.source == code),
                 }
                 for code in codes
             ]
@@ -121,14 +136,14 @@ def translating(service: Service) -> APIRouter:
 
     @router.get("/frontend/settings")
     async def frontend_settings() -> dict[str, Any]:
-        """What LibreTranslate tells its page and some clients ask for."""
-        table = service.models.table
+        """Return the settings that LibreTranslate's page and some clients ask for."""
+        table = server.models.table
         source, target = table.directions[0].split("-")
         return {
-            "charLimit": service.settings.char_limit,
+            "charLimit": server.settings.char_limit,
             "frontendTimeout": 500,
-            "apiKeys": bool(service.keys.all()),
-            "keyRequired": service.settings.require_key,
+            "apiKeys": bool(server.keys.all()),
+            "keyRequired": server.settings.require_key,
             "suggestions": False,
             "supportedFilesFormat": [f".{ending}" for ending in KINDS],
             "language": {
@@ -140,26 +155,26 @@ def translating(service: Service) -> APIRouter:
     return router
 
 
-def _answer(asked: TranslateAsked, made: Sequence[Made]) -> dict[str, Any]:
-    """As LibreTranslate answers, with our own fields where they were asked for."""
+def _body(asked: TranslateRequest, made: Sequence[TranslatedText]) -> dict[str, Any]:
+    """Make LibreTranslate's response body, with our own fields if they were asked for."""
 
-    def field(values: list[Any]) -> Any:
+    def one_or_all(values: list[Any]) -> Any:
         return values[0] if isinstance(asked.q, str) else values
 
-    answer: dict[str, Any] = {"translatedText": field([m.text for m in made])}
+    body: dict[str, Any] = {"translatedText": one_or_all([m.text for m in made])}
     if asked.source == "auto":
-        answer["detectedLanguage"] = field([m.detected.as_dict() for m in made if m.detected])
+        body["detectedLanguage"] = one_or_all([m.detected.as_dict() for m in made if m.detected])
     if asked.alternatives:
-        answer["alternatives"] = field([m.others for m in made])
+        body["alternatives"] = one_or_all([m.alternatives for m in made])
     if made and made[0].pivot:
-        answer["pivot"] = made[0].pivot
+        body["pivot"] = made[0].pivot
     if asked.details:
-        answer["score"] = field([m.score for m in made])
-        answer["sentences"] = field([_sentences(m) for m in made])
-    return answer
+        body["score"] = one_or_all([m.score for m in made])
+        body["sentences"] = one_or_all([_sentences(m) for m in made])
+    return body
 
 
-def _sentences(made: Made) -> list[dict[str, Any]]:
+def _sentences(made: TranslatedText) -> list[dict[str, Any]]:
     if made.translation is None:
         return []
     return [{**s.as_dict(), "attention": s.attention} for s in made.translation.sentences]

@@ -1,4 +1,4 @@
-"""How much one client may ask for: so many texts a minute, in bursts of some."""
+"""Rate limits: texts per minute of each client, with bursts."""
 
 from __future__ import annotations
 
@@ -7,40 +7,41 @@ import time
 from collections import OrderedDict
 from dataclasses import dataclass
 
-MOST_CLIENTS = 10_000
+MAX_CLIENTS = 10_000
 
 
 @dataclass
-class Bucket:
-    """Fills up steadily; each text takes one out."""
+class TokenBucket:
+    """A token bucket: it fills up at a steady rate, and each text takes one token."""
 
-    level: float
-    seen: float
+    tokens: float
+    updated: float
 
 
-class RateLimit:
-    """A bucket for each client, by its key or address. The longest unseen ones are forgotten.
+class RateLimiter:
+    """A token bucket for each client, by its key or address.
 
-    per_minute: 0 for no limit. burst: how many may come at once.
+    When there are too many, those that were not seen for the longest time are forgotten.
+    per_minute: 0 for no limit. burst: size of a bucket.
     """
 
     def __init__(self, per_minute: float, burst: float | None = None) -> None:
         self.per_minute = per_minute
         self.burst = burst if burst is not None else max(1.0, per_minute / 6)
-        self._buckets: OrderedDict[str, Bucket] = OrderedDict()
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
         self._lock = threading.Lock()
 
-    def wait(
+    def acquire(
         self,
         client: str,
         per_minute: float | None = None,
         now: float | None = None,
         cost: int = 1,
     ) -> float:
-        """Seconds until this client may ask; 0 lets it in, and counts.
+        """Take tokens for a request; return 0, or the seconds to wait, without taking any.
 
-        cost: for how many texts. More than a burst are let in when the bucket is full, and leave
-        it owing.
+        cost: number of texts. One of more than a burst is accepted when the bucket is full, which
+        then goes below zero.
         """
         rate = (self.per_minute if per_minute is None else per_minute) / 60
         if rate <= 0:
@@ -48,11 +49,11 @@ class RateLimit:
         burst = max(1.0, self.burst if per_minute is None else rate * 10)
         now = time.monotonic() if now is None else now
         with self._lock:
-            bucket = self._buckets.pop(client, None) or Bucket(burst, now)
-            level = min(burst, bucket.level + (now - bucket.seen) * rate)
+            bucket = self._buckets.pop(client, None) or TokenBucket(burst, now)
+            tokens = min(burst, bucket.tokens + (now - bucket.updated) * rate)
             needed = min(cost, burst)
-            allowed = level >= needed - 1e-9
-            self._buckets[client] = Bucket(level - cost * allowed, now)
-            while len(self._buckets) > MOST_CLIENTS:
+            allowed = tokens >= needed - 1e-9
+            self._buckets[client] = TokenBucket(tokens - cost * allowed, now)
+            while len(self._buckets) > MAX_CLIENTS:
                 self._buckets.popitem(last=False)
-        return 0.0 if allowed else (needed - level) / rate
+        return 0.0 if allowed else (needed - tokens) / rate

@@ -1,6 +1,7 @@
-"""What the server tells its operator: a line of JSON for each event, and numbers for Prometheus.
+"""Logging and metrics: JSON lines, and numbers for Prometheus.
 
-Neither has a text, a key or a query in it; a text only where the operator asked for it.
+Neither contains a key, a query string or a text; the log has texts only where the operator asked
+for them.
 """
 
 from __future__ import annotations
@@ -13,29 +14,29 @@ from typing import Any, TextIO
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
-SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+LATENCY_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+BATCH_SIZE_BUCKETS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
-class Log:
-    """Lines of JSON. out: standard error, unless given; None as `out` of `quiet` writes nothing."""
+class JsonLog:
+    """A log of JSON lines. out: standard error, if unset. quiet: write nothing."""
 
     def __init__(self, out: TextIO | None = None, *, quiet: bool = False) -> None:
         self._out, self._quiet = out, quiet
         self._lock = threading.Lock()
 
-    def write(self, event: str, **facts: Any) -> None:
-        """One line."""
+    def write(self, event: str, **fields: Any) -> None:
+        """Write one line."""
         if self._quiet:
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = json.dumps({"time": now, "event": event, **facts}, default=str)
+        line = json.dumps({"time": now, "event": event, **fields}, default=str)
         with self._lock:
             print(line, file=self._out or sys.stderr, flush=True)
 
 
-class Metrics:
-    """The numbers at /metrics, of one server."""
+class PrometheusMetrics:
+    """The metrics of one server, as /metrics gives them."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -44,24 +45,24 @@ class Metrics:
             registry=self.registry,
         )  # fmt: skip
         self.seconds = Histogram(
-            "pellucid_request_seconds", "How long requests took.", ("route",), buckets=SECONDS,
+            "pellucid_request_seconds", "Latency of requests.", ("route",), buckets=LATENCY_BUCKETS,
             registry=self.registry,
         )  # fmt: skip
-        self.under_way = Gauge(
-            "pellucid_requests_under_way", "Requests not yet answered.", registry=self.registry
+        self.in_progress = Gauge(
+            "pellucid_requests_in_progress", "Requests in progress.", registry=self.registry
         )
         self.refused = Counter(
-            "pellucid_refused", "Requests refused, by reason.", ("reason",), registry=self.registry
+            "pellucid_refused", "Refused requests, by reason.", ("reason",), registry=self.registry
         )
         self.characters = Counter(
             "pellucid_characters", "Characters translated, by direction.", ("direction",),
             registry=self.registry,
         )  # fmt: skip
         self.batches = Histogram(
-            "pellucid_batch_sentences", "Sentences that were decoded together.", ("model",),
-            buckets=SIZES, registry=self.registry,
+            "pellucid_batch_sentences", "Sentences per batch.", ("model",),
+            buckets=BATCH_SIZE_BUCKETS, registry=self.registry,
         )  # fmt: skip
-        self.waiting = Gauge(
-            "pellucid_waiting_sentences", "Sentences that wait for a model.", ("model",),
+        self.queued = Gauge(
+            "pellucid_queued_sentences", "Sentences in the queue of a model.", ("model",),
             registry=self.registry,
         )  # fmt: skip

@@ -4,8 +4,8 @@
     translations = [translate(text) for text in document.texts()]
     data = document.rebuilt(translations)
 
-A document is never written anew from a parsed form: its text is replaced in place, so that what is
-not text is kept byte for byte. `docs/documents.md` says for each format what is text.
+A document is never serialized from a parsed form: its text is replaced in place, so that all the
+rest is kept byte for byte. `docs/documents.md` says for each format what is text.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import PurePath
 from typing import Protocol
 
 from pellucid.errors import InputError
-from pellucid.text.preserve import Piece, Protection, placeholders, protect, protected
+from pellucid.text.preserve import ProtectedSpan, Protection, placeholders, protect, protected
 
 __all__ = [
     "KINDS",
     "Document",
-    "Piece",
+    "ProtectedSpan",
     "Protection",
     "kind_of",
     "open_document",
@@ -42,24 +42,24 @@ KINDS = {
     "pot": "po",
     "tmx": "tmx",
 }
-"""The kind of document that a file name's ending stands for."""
+"""Kind of document by the extension of its file name."""
 
 
 class Document(Protocol):
-    """A text document, read."""
+    """A document that has been read."""
 
     def texts(self) -> list[str]:
-        """What is to be translated, in order. Each has a letter in it and no space around it."""
+        """Return the texts to translate, in order, each with a letter and no space around it."""
 
     def groups(self) -> list[int]:
-        """For each text, the number of the paragraph (block, cue, entry) that it is a part of.
+        """Return for each text the number of its paragraph (block, cue, entry).
 
-        Texts with one number are neighbours in one sentence or paragraph that markup cuts, such as
-        the three of "a *very* good day".
+        Texts with the same number are parts of one sentence or paragraph that markup separates,
+        such as the three of "a *very* good day".
         """
 
     def rebuilt(self, translations: Sequence[str]) -> bytes:
-        """The document with its texts replaced, in the encoding it came in.
+        """Return the document with its texts replaced, in its own encoding.
 
         An empty translation leaves its text as it is. With `texts()` itself, a document that is
         translated in place comes back byte for byte.
@@ -67,7 +67,7 @@ class Document(Protocol):
 
 
 def kind_of(name: str) -> str:
-    """The kind of document a file name stands for, or an InputError that lists the known ones."""
+    """Return the kind of document of a file name, or raise an InputError with the known ones."""
     ending = PurePath(name).suffix.lstrip(".").lower() or name.lower()
     if ending not in KINDS:
         known = ", ".join(KINDS)
@@ -84,36 +84,36 @@ def open_document(
     target: str | None = None,
     overwrite: bool = False,
 ) -> Document:
-    """Read a document of a kind ("md"), or of the kind that its file name stands for ("a.md").
+    """Read a document of a kind ("md"), or of the kind of its file name ("a.md").
 
-    `source` and `target` are language codes: TMX needs the target (its source is by default the
-    one its header names), and HTML's `lang` is set to it. `overwrite` translates again what a
-    catalogue or a translation memory already has a translation of.
+    source, target: language codes. TMX needs the target (the source is by default that of its
+    header), and HTML's `lang` is set to it. overwrite: translate again what already has a
+    translation in a catalogue or translation memory.
     """
     if kind is None and name is None:
         raise InputError("what kind of document is it? Give its kind or its file name")
     where = name or f"the {kind} document"
     found = kind_of(kind if kind is not None else str(name))
     if found == "txt":
-        from pellucid.text.documents.plain import read_plain
+        from pellucid.text.documents.plain import open_plain
 
-        return read_plain(data, where)
+        return open_plain(data, where)
     if found == "md":
-        from pellucid.text.documents.markdown import read_markdown
+        from pellucid.text.documents.markdown import open_markdown
 
-        return read_markdown(data, where)
+        return open_markdown(data, where)
     if found == "html":
-        from pellucid.text.documents.html import read_html
+        from pellucid.text.documents.html import open_html
 
-        return read_html(data, where, target)
+        return open_html(data, where, target)
     if found == "srt":
-        from pellucid.text.documents.subtitles import read_subtitles
+        from pellucid.text.documents.subtitles import open_subtitles
 
-        return read_subtitles(data, where)
+        return open_subtitles(data, where)
     if found == "po":
-        from pellucid.text.documents.catalogues import read_catalogue
+        from pellucid.text.documents.catalogues import open_catalogue
 
-        return read_catalogue(data, where, overwrite)
-    from pellucid.text.documents.tmx import read_tmx
+        return open_catalogue(data, where, overwrite)
+    from pellucid.text.documents.tmx import open_tmx
 
-    return read_tmx(data, where, source, target, overwrite)
+    return open_tmx(data, where, source, target, overwrite)

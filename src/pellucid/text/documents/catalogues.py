@@ -1,6 +1,6 @@
-"""Gettext catalogues: each message without a translation gets one; all else stays.
+"""Gettext catalogues: each message without a translation gets one; everything else is kept.
 
-The file is edited in place rather than written anew by a library, which would wrap its lines again.
+The file is edited in place rather than written by a library, which would wrap its lines again.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _TO_WRITE = re.compile(r'["\\\n\t\r\a\b\f\v]')
 
 @dataclass(slots=True)
 class _String:
-    """A string of an entry: its value, and from its first quote to its last."""
+    """A string of an entry: its value, and the positions of its first and last quote."""
 
     value: str
     start: int
@@ -43,45 +43,45 @@ class _String:
 @dataclass(slots=True)
 class _Entry:
     start: int = -1
-    """Where its first keyword's line begins."""
+    """Start of its first keyword's line."""
     strings: dict[str, _String] = field(default_factory=dict)
     """By keyword: msgctxt, msgid, msgid_plural, msgstr, or msgstr[0] and so on."""
     flags: tuple[int, int] | None = None
-    """Its line of flags, with the line's end."""
+    """Its line of flags, line end included."""
     fuzzy: bool = False
     previous: list[tuple[int, int]] = field(default_factory=list)
-    """Lines that tell what the message was when a fuzzy translation was made."""
+    """Lines with the previous message of a fuzzy translation."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Form:
-    """A text of an entry: the message or its plural, and the strings that it fills."""
+    """A text of an entry: the message or its plural, and the strings that its translation fills."""
 
     entry: _Entry
     message: str
-    places: tuple[_String, ...]
+    targets: tuple[_String, ...]
 
     @property
     def text(self) -> str:
-        """What is to be translated, without the white space around it."""
+        """The text to translate, without the white space around it."""
         return self.message.strip()
 
     def whole(self, translation: str) -> str:
-        """A translation with the white space that the message has around it."""
+        """Return a translation with the white space that the message has around it."""
         start = self.message.index(self.text)
         after = self.message[start + len(self.text) :]
         return self.message[:start] + writable(translation).strip() + after
 
 
-def read_catalogue(data: bytes, where: str, overwrite: bool = False) -> Catalogue:
-    """Read a .po or .pot document; `overwrite` asks for what is translated already as well."""
+def open_catalogue(data: bytes, where: str, overwrite: bool = False) -> Catalogue:
+    """Open a .po or .pot document; overwrite: translate again what has a translation."""
     source = decode(data, where)
     entries = _entries(source.text, where)
     return Catalogue(source, entries, _charset_edit(source.text, entries, where), overwrite)
 
 
 class Catalogue:
-    """A gettext catalogue. A `Document`."""
+    """A gettext catalogue, as a `Document`."""
 
     def __init__(
         self, source: Source, entries: list[_Entry], charset: Edit | None, overwrite: bool
@@ -90,41 +90,41 @@ class Catalogue:
         self._forms = [form for entry in entries for form in _forms(entry, overwrite)]
 
     def texts(self) -> list[str]:
-        """The messages to translate, a plural after its singular."""
+        """Return the messages to translate, a plural after its singular."""
         return [form.text for form in self._forms]
 
     def groups(self) -> list[int]:
-        """Each message stands for itself."""
+        """Return a number for each message: each is a group of its own."""
         return list(range(len(self._forms)))
 
     def rebuilt(self, translations: Sequence[str]) -> bytes:
-        """The catalogue with these translations; an empty one leaves its message untranslated.
+        """Return the catalogue with these translations; an empty one leaves its message as it is.
 
         A fuzzy entry loses its flag. An entry whose translation has other placeholders than its
-        message gets the flag, so that no program crashes on it before somebody has looked at it.
+        message gets the flag, so that no program crashes on it before somebody has checked it.
         """
         check_count(translations, len(self._forms))
         text, edits = self._source.text, []
-        sound: dict[int, bool] = {}
+        intact: dict[int, bool] = {}
         entries: dict[int, _Entry] = {}
         for form, translation in zip(self._forms, translations, strict=True):
             if not translation.strip():
                 continue
             whole = form.whole(translation)
-            good = placeholders(whole) == placeholders(form.message)
-            sound[id(form.entry)] = sound.get(id(form.entry), True) and good
+            matches = placeholders(whole) == placeholders(form.message)
+            intact[id(form.entry)] = intact.get(id(form.entry), True) and matches
             entries[id(form.entry)] = form.entry
-            for place in form.places:
-                edits.append(Edit(place.start, place.end, _quoted(whole, _line_end(text))))
+            for target in form.targets:
+                edits.append(Edit(target.start, target.end, _quoted(whole, _line_end(text))))
         for key, entry in entries.items():
-            edits += _flag_edits(text, entry, fuzzy=not sound[key])
+            edits += _flag_edits(text, entry, fuzzy=not intact[key])
         if edits and self._charset:
             edits.append(self._charset)
         return self._source.bytes_of(edited(text, edits))
 
 
 def _entries(text: str, where: str) -> list[_Entry]:
-    """The entries of a catalogue, without the obsolete ones."""
+    """Parse the entries of a catalogue, without the obsolete ones."""
     entries = [_Entry()]
     current: _String | None = None
     for number, line in enumerate(_LINE.finditer(text), 1):
@@ -170,7 +170,7 @@ def _comment(entry: _Entry, content: str, span: tuple[int, int]) -> None:
 
 
 def _forms(entry: _Entry, overwrite: bool) -> list[_Form]:
-    """The texts of an entry that lack a translation."""
+    """Return the texts of an entry that need a translation."""
     strings = entry.strings
     message = strings["msgid"].value
     if not message:  # the header
@@ -180,7 +180,7 @@ def _forms(entry: _Entry, overwrite: bool) -> list[_Form]:
     wanted = [n for n in targets if overwrite or entry.fuzzy or not strings[n].value]
     if plural is None:
         filled = [(message, wanted[:1])]
-    elif len(targets) == 1:  # a language without a singular of its own
+    elif len(targets) == 1:  # a language with one form for all numbers
         filled = [(plural.value, wanted)]
     else:
         filled = [
@@ -195,7 +195,7 @@ def _forms(entry: _Entry, overwrite: bool) -> list[_Form]:
 
 
 def _flag_edits(text: str, entry: _Entry, fuzzy: bool) -> list[Edit]:
-    """What makes an entry fuzzy or no longer fuzzy."""
+    """Return the edits that set or remove an entry's fuzzy flag."""
     if fuzzy == entry.fuzzy:
         return []
     if entry.flags is None:
@@ -211,7 +211,7 @@ def _flag_edits(text: str, entry: _Entry, fuzzy: bool) -> list[Edit]:
 
 
 def _charset_edit(text: str, entries: list[_Entry], where: str) -> Edit | None:
-    """The change that makes a header name UTF-8 where it names what only ASCII fits."""
+    """Return the edit that changes the charset of a header to UTF-8, if the file is ASCII."""
     header = entries[0].strings if entries and not entries[0].strings["msgid"].value else {}
     if "msgstr" not in header:
         return None
@@ -238,7 +238,7 @@ def _unescaped(match: re.Match[str]) -> str:
 
 
 def _quoted(value: str, line_end: str) -> str:
-    """A string as it is written in a catalogue, a line of it on each line."""
+    """Return a string as written in a catalogue, each of its lines on a line."""
     lines = re.findall(r"[^\n]*\n|[^\n]+", value) if "\n" in value[:-1] else [value]
     quoted = [f'"{_TO_WRITE.sub(lambda match: _WRITTEN[match[0]], line)}"' for line in lines]
     return quoted[0] if len(quoted) == 1 else line_end.join(['""', *quoted])

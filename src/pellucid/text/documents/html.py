@@ -1,8 +1,8 @@
-"""HTML: text between tags and the attributes that are read aloud; tags and code stay.
+"""HTML: text between tags and text in attributes; tags and code are kept.
 
-A small tokenizer of our own tells where text stands, because no parser we know of keeps the
-characters of what it read; it follows the HTML standard where that decides what is text. Broken
-markup is kept as it is.
+A small tokenizer of our own finds the positions of text, because no parser we know of keeps the
+original characters; it follows the HTML standard where that decides what is text. Broken markup is
+kept as it is.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ def _words(text: str) -> frozenset[str]:
 
 
 _KEPT = _words("code pre kbd samp var tt svg math object canvas template")
-# Elements whose content has no tags in it: it goes on to their own end tag.
+# Elements whose content is raw text up to their own end tag.
 _RAW = _words("script style textarea xmp iframe noembed noframes plaintext title")
 _VOID = _words("area base br col embed hr img input link meta param source track wbr")
 _INLINE = _words(
     """a abbr acronym b bdi bdo big cite code data del dfn em font i img input ins kbd label mark
     q s samp small span strike strong sub sup time tt u var wbr"""
 )
-# An element that is closed, though nobody wrote its end, by one of these.
-_IMPLIED = {
+# Elements whose end tag may be omitted: the tags that close them.
+_CLOSED_BY = {
     "li": frozenset(["li"]),
     "dt": frozenset(["dt", "dd"]),
     "dd": frozenset(["dt", "dd"]),
@@ -40,7 +40,7 @@ _IMPLIED = {
         main figure blockquote hr address fieldset"""
     ),
 }
-_READ_ALOUD = frozenset(["alt", "title", "placeholder", "aria-label"])
+_TEXT_ATTRIBUTES = frozenset(["alt", "title", "placeholder", "aria-label"])
 _DESCRIPTIONS = frozenset(["description", "og:title", "og:description", "twitter:description"])
 
 _NAME = re.compile(r"[a-zA-Z][^\s/>]*")
@@ -51,15 +51,15 @@ _SPACES = ("&nbsp;", "&#160;", "&#xa0;", "&#xA0;")
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w-]+)", re.IGNORECASE)
 
 
-def read_html(data: bytes, where: str, target: str | None = None) -> SpanDocument:
-    """Read an HTML document; `target` becomes the language its <html> names."""
+def open_html(data: bytes, where: str, target: str | None = None) -> SpanDocument:
+    """Open an HTML document; `target` becomes the `lang` of its <html>."""
     source = decode(data, where)
-    reader = _Reader(source, target)
-    reader.read()
-    slots = sorted(reader.slots + reader.runs.slots, key=lambda slot: slot.pieces[0])
+    tokenizer = _Tokenizer(source, target)
+    tokenizer.read()
+    slots = sorted(tokenizer.slots + tokenizer.runs.slots, key=lambda slot: slot.pieces[0])
     numbers: dict[int, int] = {}
     slots = [replace(slot, group=numbers.setdefault(slot.group, len(numbers))) for slot in slots]
-    return SpanDocument(source, slots, reader.edits)
+    return SpanDocument(source, slots, tokenizer.edits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +78,11 @@ class _Tag:
     attributes: list[_Attribute] = field(default_factory=list)
 
     def get(self, name: str) -> str | None:
-        """The value of the first attribute of a name, unescaped."""
+        """Return the value of the first attribute of a name, unescaped."""
         return next((a.value for a in self.attributes if a.name == name), None)
 
 
-class _Reader:
+class _Tokenizer:
     def __init__(self, source: Source, target: str | None) -> None:
         self.text, self.target = source.text, target
         declared = _CHARSET.search(self.text[:2048])
@@ -95,7 +95,9 @@ class _Reader:
         )
         self.slots: list[Slot] = []
         self.edits: list[Edit] = []
-        self.open: list[tuple[str, bool]] = []  # name of each open element, and whether it is kept
+        self.open: list[
+            tuple[str, bool]
+        ] = []  # name of each open element, and whether its text is kept
         self.counts: dict[str, int] = {}
 
     def _escaped(self, text: str, quote: str = "") -> str:
@@ -106,11 +108,11 @@ class _Reader:
 
     @property
     def kept(self) -> bool:
-        """Whether what is read now is not for translation."""
+        """Whether text at the current position is not translated."""
         return bool(self.open) and self.open[-1][1]
 
     def read(self) -> None:
-        """Go through the document once."""
+        """Read the document once."""
         text, position = self.text, 0
         while position < len(text):
             begin = text.find("<", position)
@@ -126,7 +128,7 @@ class _Reader:
             self.runs.text(*line.span())
 
     def _markup(self, start: int) -> int:
-        """Read what begins with the "<" at `start`; where it ends."""
+        """Read the markup that begins with the "<" at `start`; return its end."""
         text = self.text
         if text.startswith("<!--", start):
             if text.startswith((">", "->"), start + 4):
@@ -142,7 +144,7 @@ class _Reader:
             self._less_than(start)
             return start + 1
         tag = self._tag(name)
-        if tag is None:  # it never ends: nothing after it is text
+        if tag is None:  # without an end: nothing after it is text
             self.runs.mark()
             return len(text)
         self.runs.mark(paragraph=tag.name not in _INLINE)
@@ -152,7 +154,7 @@ class _Reader:
         return self._element(tag)
 
     def _less_than(self, start: int) -> None:
-        """A "<" that is no tag is a character like others."""
+        """Read a "<" that is no tag as text."""
         if not self.kept:
             self.runs.text(start, start + 1)
 
@@ -162,7 +164,7 @@ class _Reader:
         return len(self.text) if found < 0 else found + len(ending)
 
     def _tag(self, name: re.Match[str]) -> _Tag | None:
-        """The tag of this name with its attributes, or None if the document ends within it."""
+        """Return the tag of this name with its attributes, or None if it has no end."""
         text, tag, position = self.text, _Tag(name[0].lower(), 0), name.end()
         while True:
             attribute = _ATTRIBUTE.match(text, position)
@@ -189,7 +191,7 @@ class _Reader:
                 )
 
     def _element(self, tag: _Tag) -> int:
-        while self.open and tag.name in _IMPLIED.get(self.open[-1][0], ()):
+        while self.open and tag.name in _CLOSED_BY.get(self.open[-1][0], ()):
             self._close(self.open[-1][0])
         kept = self._is_kept(tag)
         if tag.name == "html":
@@ -219,7 +221,7 @@ class _Reader:
         return self.kept or tag.name in _KEPT
 
     def _close(self, name: str) -> None:
-        """An end tag closes the last open element of its name and all within it."""
+        """Close the last open element of a name and all within it."""
         while self.counts.get(name):
             closed, _ = self.open.pop()
             self.counts[closed] -= 1
@@ -241,7 +243,7 @@ class _Reader:
             and (tag.get("name") or tag.get("property") or "").lower() in _DESCRIPTIONS
         )
         for attribute in tag.attributes:
-            if attribute.name in _READ_ALOUD or (described and attribute.name == "content"):
+            if attribute.name in _TEXT_ATTRIBUTES or (described and attribute.name == "content"):
                 text = " ".join(attribute.value.split())
                 if has_letter(text):
                     self.slots.append(self._attribute_slot(attribute, text))
@@ -251,5 +253,5 @@ class _Reader:
             escaped = self._escaped(line, attribute.quote or '"')
             return escaped if attribute.quote else f'"{escaped}"'
 
-        place = ((attribute.start, attribute.end),)
-        return Slot(text, place, encode, -1 - attribute.start)  # a group of its own
+        position = ((attribute.start, attribute.end),)
+        return Slot(text, position, encode, -1 - attribute.start)  # its own group

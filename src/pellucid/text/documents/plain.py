@@ -1,4 +1,4 @@
-"""Plain text: a line is a text; indentation, blank lines and line ends stay."""
+"""Plain text: each line is a text; indentation, blank lines and line ends are kept."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pellucid.text.sentences import LINE_BREAKS
 _LINE = re.compile(rf"[^{LINE_BREAKS}]+")
 
 
-def read_plain(data: bytes, where: str) -> SpanDocument:
-    """Read a .txt document."""
+def open_plain(data: bytes, where: str) -> SpanDocument:
+    """Open a .txt document."""
     source = decode(data, where)
     runs = Runs(source.text, str, lambda line, _start, _end: line)
     for line in _LINE.finditer(source.text):

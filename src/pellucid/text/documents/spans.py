@@ -1,4 +1,4 @@
-"""Replacing pieces of a text in place, and reading its bytes so that they can be written back."""
+"""Edits of a document in place, and its bytes as characters and back."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pellucid.errors import InputError
 from pellucid.text.sentences import LINE_BREAKS
 
-LARGEST = 64 * 1024 * 1024
-"""The most bytes of a document that is read: it is held in memory as a whole."""
+MAX_BYTES = 64 * 1024 * 1024
+"""Maximum size of a document: it is held in memory as a whole."""
 
-_MARKS = [  # the longer ones first: UTF-32's begins with UTF-16's
+_BYTE_ORDER_MARKS = [  # the longer ones first: UTF-32's begins with UTF-16's
     (codecs.BOM_UTF32_LE, ""),
     (codecs.BOM_UTF32_BE, ""),
     (codecs.BOM_UTF8, "utf-8"),
@@ -21,7 +21,7 @@ _MARKS = [  # the longer ones first: UTF-32's begins with UTF-16's
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 ]
 _BREAK = re.compile(rf"[{LINE_BREAKS}]+")
-# Punctuation that stays at a mark: what closes after it, what opens before it.
+# Punctuation that stays at the markup: what closes after it, what opens before it.
 _CLOSE = re.compile(r"[)\]}»”’\"'/—–-]*\s*[,.;:!?)\]}»”…，。、；：！？]*")
 _OPEN = "([{«“„‚\"'/:—–-"
 _UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
@@ -30,24 +30,24 @@ _UNSPACED = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\u
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A document's characters, and how its bytes stood for them."""
+    """A document's characters and their encoding."""
 
     text: str
     encoding: str
     mark: bytes
 
     def bytes_of(self, text: str) -> bytes:
-        """Another text in this document's encoding."""
+        """Return another text in this document's encoding."""
         return self.mark + text.encode(self.encoding)
 
 
 def decode(data: bytes, where: str) -> Source:
-    """The characters of a document in UTF-8, or in UTF-16 with its byte order mark."""
-    if len(data) > LARGEST:
+    """Decode a document in UTF-8, or in UTF-16 with its byte order mark."""
+    if len(data) > MAX_BYTES:
         size = f"{len(data):,} bytes"
-        raise InputError(f"{where} has {size}: at most {LARGEST:,} are read, so cut it in parts")
+        raise InputError(f"{where} has {size}: at most {MAX_BYTES:,} are read, so cut it in parts")
     mark, encoding = next(
-        ((mark, name) for mark, name in _MARKS if data.startswith(mark)), (b"", "utf-8")
+        ((mark, name) for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), (b"", "utf-8")
     )
     if not encoding:
         raise InputError(f"{where} is in UTF-32: save it as UTF-8")
@@ -70,7 +70,7 @@ def decode(data: bytes, where: str) -> Source:
 
 @dataclass(frozen=True, slots=True)
 class Edit:
-    """A replacement for the characters from `start` to `end`."""
+    """A replacement of the characters from `start` to `end`."""
 
     start: int
     end: int
@@ -79,19 +79,19 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """A text in a document: where it stands, and how a translation of it is written there."""
+    """A text in a document: its position, and how a translation is written there."""
 
     text: str
     pieces: tuple[tuple[int, int], ...]
-    """Where it stands, a piece a line."""
+    """Its position: start and end on each line."""
     encode: Callable[[str, int, int], str]
-    """A line of a translation as written in the document, given the piece that it replaces."""
+    """Escapes a line of a translation, given the start and end of what it replaces."""
     group: int
     companions: tuple[Edit, ...] = ()
-    """What else has to change when the text changes."""
+    """Further edits, made only if the text changes."""
 
     def edits(self, translation: str) -> list[Edit]:
-        """What has to be replaced in the document to put a translation in."""
+        """Return the edits that put a translation in place of the text."""
         clean = _BREAK.sub(" ", writable(translation)).strip()
         if not clean or translation == self.text:
             return []
@@ -106,21 +106,21 @@ class Slot:
 
 
 class SpanDocument:
-    """A document whose texts are replaced in place. A `Document`."""
+    """A `Document` whose texts are replaced in place."""
 
     def __init__(self, source: Source, slots: list[Slot], edits: Sequence[Edit] = ()) -> None:
         self._source, self._slots, self._edits = source, slots, edits
 
     def texts(self) -> list[str]:
-        """What is to be translated, in order."""
+        """Return the texts to translate, in order."""
         return [slot.text for slot in self._slots]
 
     def groups(self) -> list[int]:
-        """For each text, the number of its paragraph."""
+        """Return for each text the number of its paragraph."""
         return [slot.group for slot in self._slots]
 
     def rebuilt(self, translations: Sequence[str]) -> bytes:
-        """The document with its texts replaced."""
+        """Return the document with its texts replaced."""
         check_count(translations, len(self._slots))
         edits = list(self._edits)
         for slot, translation in zip(self._slots, translations, strict=True):
@@ -129,17 +129,17 @@ class SpanDocument:
 
 
 def has_letter(text: str) -> bool:
-    """Whether there is anything to translate in a text."""
+    """Tell whether there is anything to translate in a text."""
     return any(character.isalpha() for character in text)
 
 
 def writable(text: str) -> str:
-    """A text without what no encoding has: half characters and NUL."""
+    """Return a text with lone surrogates and NUL replaced by U+FFFD."""
     return _UNWRITABLE.sub("\ufffd", text)
 
 
 def check_count(translations: Sequence[str], texts: int) -> None:
-    """Refuse more or fewer translations than there are texts."""
+    """Raise an InputError unless there is one translation for each text."""
     if isinstance(translations, str) or len(translations) != texts:
         given = "one string" if isinstance(translations, str) else f"{len(translations)}"
         raise InputError(
@@ -148,21 +148,21 @@ def check_count(translations: Sequence[str], texts: int) -> None:
 
 
 def edited(text: str, edits: Sequence[Edit]) -> str:
-    """A text with all its edits made; an edit given twice is made once."""
+    """Apply edits to a text; an edit given twice is applied once."""
     parts, position = [], 0
     for edit in sorted(set(edits), key=lambda edit: (edit.start, edit.end)):
         if edit.start < position:
-            raise ValueError(f"edits overlap at character {edit.start}")  # a mistake of ours
+            raise ValueError(f"edits overlap at character {edit.start}")  # a bug
         parts += [text[position : edit.start], edit.text]
         position = edit.end
     return "".join([*parts, text[position:]])
 
 
 class Runs:
-    """Collects the text between marks into slots.
+    """Collects the text between markup into slots.
 
-    Text is told by its place, line by line; a mark ends what belongs together. Spaces around a
-    text are no part of it, and a text without any letter is not for translation.
+    A parser reports the position of text, line by line, and of markup, which ends a text. Spaces
+    around a text are not part of it, and a text without any letter is not translated.
     """
 
     def __init__(
@@ -175,13 +175,13 @@ class Runs:
         self.slots: list[Slot] = []
         self.group = 0
         self._source, self._decode, self._encode = source, decode, encode
-        self._spaces = spaces  # what besides white space is not text at the ends of a line
+        self._spaces = spaces  # what else counts as white space at the ends of a line
         self._pieces: list[tuple[int, int]] = []
-        self._open = False  # whether the last piece may go on
+        self._open = False  # whether the last piece may continue
         self._after_mark = False
 
     def text(self, start: int, end: int) -> None:
-        """Text from `start` to `end`, on one line; what touches is one piece."""
+        """Add text from `start` to `end`, on one line; adjacent text is one piece."""
         if start >= end:
             return
         if self._open and self._pieces[-1][1] == start:
@@ -191,11 +191,11 @@ class Runs:
         self._open = True
 
     def line(self) -> None:
-        """A line break that does not end a sentence."""
+        """Add a line break that does not end a sentence."""
         self._open = False
 
     def mark(self, *, paragraph: bool = False) -> None:
-        """Markup: ends the text at hand, and with `paragraph` also its group."""
+        """Add markup: end the current text, and with `paragraph` also its group."""
         self._pieces = self._without_punctuation(before_mark=not paragraph)
         pieces = [piece for piece in map(self._trimmed, self._pieces) if piece[0] < piece[1]]
         self._pieces, self._open, self._after_mark = [], False, not paragraph
@@ -206,10 +206,10 @@ class Runs:
             self.group += 1
 
     def _without_punctuation(self, before_mark: bool) -> list[tuple[int, int]]:
-        """The pieces at hand without the punctuation between them and a mark.
+        """Return the current pieces without the punctuation between them and markup.
 
-        The comma after an emphasised word has to stay where it is: without it, Markdown would not
-        always know the end of the emphasis, and a translator would not know what to do with it.
+        The comma after an emphasised word must stay where it is: without it, Markdown would not
+        always recognise the end of the emphasis, and a model would not know what to do with it.
         """
         pieces = list(self._pieces)
         if pieces and self._after_mark:
@@ -240,9 +240,9 @@ class Runs:
 
 
 def broken(text: str, lines: int) -> list[str]:
-    """A text in at most so many lines of about the same length, cut at spaces.
+    """Break a text into at most so many lines of about the same length, at spaces.
 
-    Writing without spaces (Chinese, Japanese, Thai) is cut between any two characters.
+    Scripts without spaces (Chinese, Japanese, Thai) are broken between any two characters.
     """
     spaces = [match.start() for match in re.finditer(r" +", text)]
     if len(spaces) < lines - 1 and _UNSPACED.search(text):

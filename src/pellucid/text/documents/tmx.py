@@ -1,7 +1,7 @@
-"""Translation memories (TMX): each unit gets the target language; all else stays.
+"""Translation memories (TMX): each unit gets a target segment; everything else is kept.
 
-expat reads the file and tells where each element stands; nothing outside of the file is ever read,
-and a file that declares entities of its own is refused.
+expat parses the file and gives the position of each element; nothing outside of the file is ever
+read, and a file that declares entities is refused.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pellucid.text.documents.spans import (
     writable,
 )
 
-_CODES = frozenset(["bpt", "ept", "it", "ph", "ut"])  # what they hold is not language
+_CODES = frozenset(["bpt", "ept", "it", "ph", "ut"])  # their content is native code, not text
 _REFERENCE = re.compile(r"&(?:#(\d{1,7})|#x([0-9a-fA-F]{1,6})|(amp|lt|gt|quot|apos));")
 _NAMED = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _NOT_XML = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
@@ -32,18 +32,18 @@ _ENCODING = re.compile(r"<\?xml[^>]{0,200}?encoding\s*=\s*[\"']([\w.-]+)")
 
 @dataclass(slots=True)
 class _Variant:
-    """A <tuv>: its language and places, in bytes while reading and then in characters."""
+    """A <tuv>: its language and positions, in bytes while parsing and then in characters."""
 
     language: str
     start: int
     inner: int
-    """Where its start tag ends."""
+    """End of its start tag."""
     end: int = 0
     seg: tuple[int, int] = (0, 0)
     """Its <seg> with its tags."""
     content: tuple[int, int] = (0, 0)
     fragments: list[tuple[int, int]] = field(default_factory=list)
-    """The text in <seg> between the tags and codes in it."""
+    """Text in <seg> between its tags and codes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,28 +54,28 @@ class _Fragment:
     text: str
 
 
-def read_tmx(
+def open_tmx(
     data: bytes, where: str, source: str | None, target: str | None, overwrite: bool = False
-) -> Memory:
-    """Read a .tmx document, to translate its units from one language into another.
+) -> TranslationMemory:
+    """Open a .tmx document to translate its units from one language into another.
 
-    `source` is by default the language that the header names. A unit that has the target language
-    is left as it is, unless `overwrite`.
+    source: by default the language of the header. A unit that has a target segment is left as it
+    is, unless `overwrite`.
     """
     if not target:
         raise InputError(f"{where} is a translation memory: say which language is to be added")
     document = decode(data, where)
     raw = document.text.encode("utf-8")
-    reader = _Reader(where, raw)
-    reader.read()
-    source = source or reader.source
+    parser = _Parser(where, raw)
+    parser.read()
+    source = source or parser.source
     if not source or source == "*all*":
         raise InputError(f"{where} does not name its source language: say which one it is")
-    reader.to_characters()
-    return Memory(document, reader.units, source, target, overwrite, where)
+    parser.to_characters()
+    return TranslationMemory(document, parser.units, source, target, overwrite, where)
 
 
-class Memory:
+class TranslationMemory:
     """A translation memory. A `Document`."""
 
     def __init__(
@@ -109,15 +109,15 @@ class Memory:
             self._units.append((origin, there))
 
     def texts(self) -> list[str]:
-        """The text of each unit's source, in as many parts as codes and tags cut it into."""
+        """Return the source text of each unit, in as many parts as codes and tags separate."""
         return [fragment.text for fragment in self._fragments]
 
     def groups(self) -> list[int]:
-        """The unit of each text."""
+        """Return the number of each text's unit."""
         return [fragment.unit for fragment in self._fragments]
 
     def rebuilt(self, translations: Sequence[str]) -> bytes:
-        """The memory with these translations; a unit whose texts all have none is left alone."""
+        """Return the memory with these translations; a unit without any is left as it is."""
         check_count(translations, len(self._fragments))
         changes: dict[int, list[Edit]] = {}
         for fragment, translation in zip(self._fragments, translations, strict=True):
@@ -134,7 +134,7 @@ class Memory:
         return words.encode("ascii", "xmlcharrefreplace").decode() if self._ascii else words
 
     def _unit_edit(self, origin: _Variant, there: _Variant | None, made: list[Edit]) -> Edit:
-        """The <seg> of the source with its words replaced, put where the target's belongs."""
+        """Return the edit that adds or replaces a unit's target: the source's <seg>, translated."""
         text = self._document.text
         start, end = origin.content
         moved = [Edit(edit.start - start, edit.end - start, edit.text) for edit in made]
@@ -151,7 +151,7 @@ class Memory:
 
 
 def _of_language(variants: list[_Variant], wanted: str) -> _Variant | None:
-    """The variant in a language, or else in one of its regional forms."""
+    """Return the variant in a language, or else in one of its regional forms."""
     wanted = wanted.lower().replace("_", "-")
     codes = [variant.language.lower().replace("_", "-") for variant in variants]
     for matches in (
@@ -180,16 +180,16 @@ def _unescaped(text: str) -> str:
     return _REFERENCE.sub(character, text)
 
 
-class _Reader:
-    """Listens to expat and notes where units, variants and their texts stand."""
+class _Parser:
+    """Handles expat's events and records the positions of units, variants and their texts."""
 
     def __init__(self, where: str, raw: bytes) -> None:
         self.where, self.raw = where, raw
         self.source: str | None = None
         self.units: list[list[_Variant]] = []
         self._variant: _Variant | None = None
-        self._inside: list[str] = []  # names of the elements that are open within <seg>
-        self._text_from = -1  # where the text at hand begins, or -1
+        self._inside: list[str] = []  # names of the open elements within <seg>
+        self._text_from = -1  # start of the current text, or -1
         self._is_tmx = False
         self._parser = expat.ParserCreate("utf-8")
         self._parser.StartElementHandler = self._start
@@ -201,7 +201,7 @@ class _Reader:
         self._parser.EndCdataSectionHandler = lambda: None
 
     def read(self) -> None:
-        """Read the whole file."""
+        """Parse the whole file."""
         try:
             self._parser.Parse(self.raw, True)
         except expat.ExpatError as error:
@@ -214,7 +214,7 @@ class _Reader:
         raise InputError(f"{self.where} declares the entity {name[:40]!r}: take it out first")
 
     def _tag_end(self, start: int) -> int:
-        """Where the tag at `start` ends, past quoted values with a ">" in them."""
+        """Return the end of the tag at `start`, past quoted values with a ">" in them."""
         tag = re.compile(rb"<(?:[^>\"']|\"[^\"]*\"|'[^']*')*>").match(self.raw, start)
         return tag.end() if tag else len(self.raw)
 
@@ -258,27 +258,27 @@ class _Reader:
             self._variant = None
 
     def _cut(self, at: int) -> None:
-        """End the text at hand."""
+        """End the current text."""
         if self._variant is not None and 0 <= self._text_from < at:
             self._variant.fragments.append((self._text_from, at))
         self._text_from = -1
 
     def _pause(self) -> None:
-        """A comment or the like inside text: what follows it up to the next tag is left alone."""
+        """Handle a comment or the like inside text: the rest up to the next tag is left as is."""
         if self._inside:
             self._cut(self._parser.CurrentByteIndex)
 
     def to_characters(self) -> None:
-        """Turn all places from bytes into characters, in one pass over the file."""
+        """Convert all positions from bytes to characters, in one pass over the file."""
         variants = [variant for unit in self.units for variant in unit]
         wanted: set[int] = set()
         for v in variants:
             spans = [(v.start, v.inner), (v.end, v.end), v.seg, v.content, *v.fragments]
-            wanted.update(place for span in spans for place in span)
+            wanted.update(position for span in spans for position in span)
         known, last, count = {}, 0, 0
-        for place in sorted(wanted):
-            count += len(self.raw[last:place].decode("utf-8"))
-            known[place], last = count, place
+        for position in sorted(wanted):
+            count += len(self.raw[last:position].decode("utf-8"))
+            known[position], last = count, position
         for v in variants:
             v.start, v.inner, v.end = known[v.start], known[v.inner], known[v.end]
             v.seg = (known[v.seg[0]], known[v.seg[1]])

@@ -1,4 +1,4 @@
-"""What a run tells those who watch it. The loop makes these reports; watchers show or keep them."""
+"""The callback interface of a training run, and the reports that callbacks get."""
 
 from __future__ import annotations
 
@@ -6,60 +6,60 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 
 @dataclass(frozen=True)
 class StepReport:
-    """One step of training (or all steps since the last report, where not each is reported)."""
+    """One optimizer step (or all steps since the last report, where not each is reported)."""
 
     step: int
-    """Steps done, this one included."""
+    """Optimizer steps done, including this one."""
 
     total_steps: int | None
-    """Steps after which the run ends, where that is known."""
+    """Step at which the run ends, where that is known."""
 
     epoch: float
-    """How often the data has been seen."""
+    """Passes over the training data so far."""
 
     loss: float
-    """Nats a target token, without label smoothing."""
+    """Cross-entropy in nats per target token, without label smoothing."""
 
     smoothed_loss: float
-    """Nats a target token against the smoothed target: what is minimised."""
+    """Training loss in nats per target token: with label smoothing and distillation."""
 
     learning_rate: float
     """Learning rate of this step."""
 
     grad_norm: float
-    """Length of the gradient before it was clipped."""
+    """Norm of the gradient before clipping."""
 
     target_tokens: int
-    """Target tokens learned from, padding left out, on all processes together."""
+    """Target tokens of the step without padding, summed over all processes."""
 
     seconds: float
-    """How long it took, waiting included."""
+    """Duration of the step, waiting for data included."""
 
     waited: float
-    """How many of those seconds were spent waiting for data."""
+    """Seconds of it spent waiting for data."""
 
-    flops_share: float | None = None
-    """Share of the machine's matrix-multiply rate that was used."""
+    mfu: float | None = None
+    """Model FLOPs utilization: FLOP/s of the step over the measured peak of the machine."""
 
     @property
     def perplexity(self) -> float:
-        """e^loss: among how many tokens the model hesitates, so to say."""
+        """e^loss."""
         return perplexity(self.loss)
 
     @property
     def tokens_per_second(self) -> float:
-        """Target tokens a second."""
+        """Target tokens per second."""
         return self.target_tokens / self.seconds if self.seconds > 0 else 0.0
 
 
 @dataclass(frozen=True)
 class Sample:
-    """A sentence of the validation data, and what the model makes of it now."""
+    """A sentence of the validation data with the model's current translation."""
 
     source: str
     reference: str
@@ -68,54 +68,58 @@ class Sample:
 
 @dataclass(frozen=True)
 class ValidationReport:
-    """How good the model is on data that it does not learn from."""
+    """Result of one validation."""
 
     step: int
     epoch: float
     loss: float
-    """Nats a target token, without label smoothing."""
+    """Cross-entropy in nats per target token, without label smoothing."""
 
     perplexity: float
     bleu: float | None = None
     chrf: float | None = None
     signatures: Mapping[str, str] = field(default_factory=dict)
-    """sacreBLEU's signature of each score, by its name."""
+    """sacreBLEU signature of each score."""
 
     samples: tuple[Sample, ...] | list[Sample] = ()
     best: bool = False
-    """Whether no validation before was better."""
+    """Whether this is the best validation so far."""
 
     seconds: float = 0.0
 
 
-class Callback(Protocol):
-    """Something that looks on. It never changes what is learned."""
+class Callback:
+    """A training callback: override the methods of the events you need.
 
-    def started(
+    A callback only observes; it must not change what is trained. In a distributed run only
+    process 0 has callbacks.
+    """
+
+    def on_start(
         self,
         recipe: Any,
         model_parameters: int,
         prepared_report: Mapping[str, Any],
         resumed_from: int | None,
     ) -> None:
-        """A run begins, or goes on from the step `resumed_from`."""
+        """The run starts, or resumes from the step `resumed_from`."""
 
-    def stepped(self, report: StepReport) -> None:
-        """A step is done."""
+    def on_step(self, report: StepReport) -> None:
+        """An optimizer step is done."""
 
-    def validated(self, report: ValidationReport) -> None:
+    def on_validation(self, report: ValidationReport) -> None:
         """A validation is done."""
 
-    def saved(self, path: Path) -> None:
-        """A checkpoint is on the disk."""
+    def on_save(self, path: Path) -> None:
+        """A checkpoint was saved."""
 
-    def said(self, line: str) -> None:
-        """Something a person should know."""
+    def on_message(self, line: str) -> None:
+        """There is a line for the user to read."""
 
-    def finished(self, summary: Mapping[str, Any]) -> None:
-        """The run ends, done or interrupted; what came of it, by name."""
+    def on_end(self, summary: Mapping[str, Any]) -> None:
+        """The run ended, finished or interrupted; the summary holds its results by name."""
 
 
 def perplexity(loss: float) -> float:
-    """e^loss, and infinity where that is too large for a number."""
+    """Return e^loss, or infinity where a float cannot hold it."""
     return math.exp(loss) if loss < 700 else math.inf if loss == loss else math.nan

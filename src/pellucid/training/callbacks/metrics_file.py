@@ -1,13 +1,13 @@
-"""metrics.jsonl: what was measured, a JSON object a line, in the order of the steps.
+"""metrics.jsonl: the measurements of a run, one JSON object per line, in the order of the steps.
 
     {"kind": "run", ...}     once, first: parameters, data, machine and versions
-    {"kind": "step", ...}    loss, rate, tokens ... of a step
+    {"kind": "step", ...}    loss, learning_rate, grad_norm, tokens ... of a step
     {"kind": "valid", ...}   a validation, with its samples
     {"kind": "end", ...}     last: how the run ended
 
-The file is only ever appended to, except when a run is resumed: then what came after the resumed
-step is cut off, so that the file tells the same story as if nothing had happened. What depends on
-the clock is named in `CLOCK`; all the rest is equal, resumed or not.
+The file is append-only, except when a run is resumed: then the lines after the resumed step are
+removed, so that the file equals that of an uninterrupted run. Only the keys in `CLOCK`, which
+depend on the clock, differ.
 """
 
 from __future__ import annotations
@@ -21,48 +21,46 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TextIO
 
+from pellucid.console.machine import this_machine
 from pellucid.errors import PellucidError
-from pellucid.training.callbacks.callback import StepReport, ValidationReport
+from pellucid.storage.files import open_atomic
+from pellucid.training.callbacks.callback import Callback, StepReport, ValidationReport
 
 METRICS = "metrics.jsonl"
 
-CLOCK = frozenset(
-    {"time", "seconds", "waited", "elapsed", "tokens_per_second", "flops_share", "machine"}
-)
-"""Keys that differ from one run to the next although the recipe and the seed are the same."""
+CLOCK = frozenset({"time", "seconds", "waited", "elapsed", "tokens_per_second", "mfu", "machine"})
+"""Keys whose values differ between two runs with the same recipe and seed."""
 
 
-class Metrics:
-    """A watcher that keeps metrics.jsonl."""
+class MetricsFile(Callback):
+    """Callback that writes metrics.jsonl."""
 
     def __init__(self, run_folder: Path) -> None:
         self.path = run_folder / METRICS
         self._file: TextIO | None = None
         self._elapsed = 0.0
-        self._seen = {"step": 0, "valid": 0}
+        self._written = {"step": 0, "valid": 0}
 
-    def started(
+    def on_start(
         self,
         recipe: Any,
         model_parameters: int,
         prepared_report: Mapping[str, Any],
         resumed_from: int | None,
     ) -> None:
-        """Begin the file, or cut it off after the step that the run goes on from."""
-        kept = _kept(self.path, resumed_from) if resumed_from is not None else []
+        """Start the file, or remove the lines after the step that the run resumes from."""
+        kept = _lines_until(self.path, resumed_from) if resumed_from is not None else []
         for line in kept:
             self._elapsed = max(self._elapsed, line.get("elapsed") or 0.0)
-            if line["kind"] in self._seen:
-                self._seen[line["kind"]] = line["step"]
+            if line["kind"] in self._written:
+                self._written[line["kind"]] = line["step"]
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            _replace(self.path, kept)
+            _rewrite(self.path, kept)
             self._file = self.path.open("a", encoding="utf-8")
         except OSError as error:
             raise PellucidError(f"cannot write {self.path}: {error.strerror}") from error
         if not kept:
-            from pellucid.training.plan.hardware import this_machine
-
             self._add(
                 "run",
                 title=getattr(recipe, "title", ""),
@@ -71,11 +69,11 @@ class Metrics:
                 machine=this_machine(),
             )
 
-    def stepped(self, report: StepReport) -> None:
-        """Add a line for a step."""
+    def on_step(self, report: StepReport) -> None:
+        """Write the line of a step."""
         self._elapsed += report.seconds
-        if report.step > self._seen["step"]:
-            self._seen["step"] = report.step
+        if report.step > self._written["step"]:
+            self._written["step"] = report.step
             values = asdict(report)
             del values["total_steps"]  # a resumed run may be longer
             self._add(
@@ -85,25 +83,24 @@ class Metrics:
                 tokens_per_second=report.tokens_per_second,
             )
 
-    def validated(self, report: ValidationReport) -> None:
-        """Add a line for a validation."""
+    def on_validation(self, report: ValidationReport) -> None:
+        """Write the line of a validation."""
         self._elapsed += report.seconds
-        if report.step > self._seen["valid"]:
-            self._seen["valid"] = report.step
+        if report.step > self._written["valid"]:
+            self._written["valid"] = report.step
             self._add("valid", **asdict(report), elapsed=self._elapsed)
 
-    def saved(self, path: Path) -> None:
-        """Make sure that what was measured up to a checkpoint is on the disk too."""
+    def on_save(self, path: Path) -> None:
+        """Sync the file to disk, so that it covers every checkpoint."""
         if self._file is not None:
             os.fsync(self._file.fileno())
 
-    def said(self, line: str) -> None:
-        """Words are not measured."""
-
-    def finished(self, summary: Mapping[str, Any]) -> None:
-        """Add the last line and close the file."""
+    def on_end(self, summary: Mapping[str, Any]) -> None:
+        """Write the last line and close the file."""
         if self._file is not None:
-            self._add("end", step=self._seen["step"], elapsed=self._elapsed, summary=dict(summary))
+            self._add(
+                "end", step=self._written["step"], elapsed=self._elapsed, summary=dict(summary)
+            )
             os.fsync(self._file.fileno())
             self._file.close()
             self._file = None
@@ -120,7 +117,7 @@ class Metrics:
 
 
 def read_metrics(run_folder: Path) -> Iterator[dict[str, Any]]:
-    """The lines of a run, one after another; a half-written one at the end is left out."""
+    """Yield the lines of a run; an incomplete last line is left out."""
     path = run_folder / METRICS
     try:
         with path.open("rb") as file:
@@ -142,7 +139,7 @@ def read_metrics(run_folder: Path) -> Iterator[dict[str, Any]]:
         raise PellucidError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _kept(path: Path, resumed_from: int) -> list[dict[str, Any]]:
+def _lines_until(path: Path, resumed_from: int) -> list[dict[str, Any]]:
     lines = read_metrics(path.parent)
     return [
         line
@@ -152,14 +149,10 @@ def _kept(path: Path, resumed_from: int) -> list[dict[str, Any]]:
     ]
 
 
-def _replace(path: Path, lines: list[dict[str, Any]]) -> None:
-    """Write the file anew beside itself, and rename it into its place."""
-    draft = path.with_name(f".{path.name}.writing")
-    with draft.open("w", encoding="utf-8") as file:
-        file.writelines(_as_line(line) for line in lines)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(draft, path)
+def _rewrite(path: Path, lines: list[dict[str, Any]]) -> None:
+    """Replace the file as a whole by these lines."""
+    with open_atomic(path) as stream:
+        stream.writelines(_as_line(line).encode() for line in lines)
 
 
 def _as_line(values: Mapping[str, Any]) -> str:
@@ -167,7 +160,7 @@ def _as_line(values: Mapping[str, Any]) -> str:
 
 
 def _finite(value: Any) -> Any:
-    """The value with null for what JSON has no number for."""
+    """Replace NaN and infinity, which JSON lacks, by null."""
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, Mapping):
@@ -178,7 +171,7 @@ def _finite(value: Any) -> Any:
 
 
 def _counts(report: Any) -> Any:
-    """A split's cleaning report without its example sentences."""
+    """Return a split's cleaning report without its example sentences."""
     if isinstance(report, Mapping):
         return {key: value for key, value in report.items() if key != "examples"}
     return report

@@ -1,4 +1,4 @@
-"""What TensorBoard draws: scalars and texts, where its package is installed."""
+"""TensorBoard logging: scalars and samples, where its package is installed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pellucid.errors import PellucidError
-from pellucid.training.callbacks.callback import StepReport, ValidationReport, perplexity
+from pellucid.training.callbacks.callback import Callback, StepReport, ValidationReport, perplexity
 
 if TYPE_CHECKING:
     from torch.utils.tensorboard import SummaryWriter
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 EVENTS = "events"
 
 
-def _one_line_is_enough(
-    usual: Callable[[threading.ExceptHookArgs], object], told: threading.ExceptHookArgs
+def _hide_writer_errors(
+    default_hook: Callable[[threading.ExceptHookArgs], object], args: threading.ExceptHookArgs
 ) -> None:
-    """What the thread of SummaryWriter cannot write, it tells the caller too, who says it."""
-    ours = type(told.thread).__module__ == "tensorboard.summary.writer.event_file_writer"
-    if not (ours and issubclass(told.exc_type, OSError)):
-        usual(told)
+    """Print no traceback of SummaryWriter's thread: its write errors reach the caller too."""
+    ours = type(args.thread).__module__ == "tensorboard.summary.writer.event_file_writer"
+    if not (ours and issubclass(args.exc_type, OSError)):
+        default_hook(args)
 
 
-class Events:
-    """A watcher that writes one event file into `events/` each time a run starts or goes on.
+class TensorBoard(Callback):
+    """Callback that writes one event file into `events/` each time a run starts or resumes.
 
-    say: gets the line for a person who has no TensorBoard; the run goes on without.
+    say: gets the line for a user without TensorBoard; the run continues without it.
     """
 
     def __init__(self, run_folder: Path, say: Callable[[str], None] = lambda line: None) -> None:
@@ -39,14 +39,14 @@ class Events:
         self._writer: SummaryWriter | None = None
         self._hook = threading.excepthook
 
-    def started(
+    def on_start(
         self,
         recipe: Any,
         model_parameters: int,
         prepared_report: Mapping[str, Any],
         resumed_from: int | None,
     ) -> None:
-        """Open a file; a resumed run's hides what an earlier one wrote of later steps."""
+        """Open a file; that of a resumed run hides the later steps of earlier files."""
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError:
@@ -54,27 +54,27 @@ class Events:
             return
         later = None if resumed_from is None else resumed_from + 1
         self._hook = threading.excepthook
-        threading.excepthook = partial(_one_line_is_enough, self._hook)
+        threading.excepthook = partial(_hide_writer_errors, self._hook)
         with self._writing():
             self._writer = SummaryWriter(str(self.folder), purge_step=later)
 
-    def stepped(self, report: StepReport) -> None:
-        """The curves of training."""
+    def on_step(self, report: StepReport) -> None:
+        """Write the scalars of a step."""
         values = {
             "train/loss": report.loss,
             "train/smoothed_loss": report.smoothed_loss,
             "train/perplexity": perplexity(report.loss),
-            "train/rate": report.learning_rate,
-            "train/gradient_norm": report.grad_norm,
+            "train/learning_rate": report.learning_rate,
+            "train/grad_norm": report.grad_norm,
             "train/tokens_per_second": report.tokens_per_second,
             "train/epoch": report.epoch,
         }
-        if report.flops_share is not None:
-            values["train/share_of_peak"] = report.flops_share
+        if report.mfu is not None:
+            values["train/mfu"] = report.mfu
         self._scalars(report.step, values)
 
-    def validated(self, report: ValidationReport) -> None:
-        """The curves of validation, and the samples as text."""
+    def on_validation(self, report: ValidationReport) -> None:
+        """Write the scalars of a validation, and the samples as text."""
         values = {"valid/loss": report.loss, "valid/perplexity": report.perplexity}
         if report.bleu is not None:
             values["valid/BLEU"] = report.bleu
@@ -85,9 +85,9 @@ class Events:
             # SummaryWriter.add_text would call it valid/samples/text_summary
             from tensorboard.plugins.text.summary_v2 import text_pb  # type: ignore[import-untyped]
 
-            told = "\n\n".join(
+            text = "\n\n".join(
                 "\n\n".join(
-                    # four spaces make it code, in which nothing is markup
+                    # four spaces make it a code block, in which nothing is markup
                     f"{name}\n\n    {value}"
                     for name, value in (
                         ("source", sample.source),
@@ -97,21 +97,18 @@ class Events:
                 )
                 for sample in report.samples
             )
-            summary = text_pb("valid/samples", told.encode("utf-8", "replace"))
+            summary = text_pb("valid/samples", text.encode("utf-8", "replace"))
             with self._writing():
                 self._writer.file_writer.add_summary(  # type: ignore[attr-defined]
                     summary, report.step
                 )
         self._flush()
 
-    def saved(self, path: Path) -> None:
-        """Let TensorBoard see what there is."""
+    def on_save(self, path: Path) -> None:
+        """Flush, so that TensorBoard shows everything up to the checkpoint."""
         self._flush()
 
-    def said(self, line: str) -> None:
-        """Words are not drawn."""
-
-    def finished(self, summary: Mapping[str, Any]) -> None:
+    def on_end(self, summary: Mapping[str, Any]) -> None:
         """Close the file."""
         if self._writer is not None:
             try:

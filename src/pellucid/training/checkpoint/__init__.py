@@ -1,1 +1,1 @@
-"""Checkpoints: crash-safe, hash-checked, sharded."""
+"""Checkpoints: crash-safe, verified by hash, whole or sharded."""

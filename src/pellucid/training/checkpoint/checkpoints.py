@@ -1,54 +1,66 @@
-"""What is kept on disk to go on from.
+"""Checkpoints: what a run needs on disk to be resumed.
 
     checkpoints/step-00001234/
         model.safetensors       the weights
-        optimizer.safetensors   the optimizers' memory
-        average.safetensors     the moving average of the weights, where there is one
-        state.json              where the run is: step, place in the data, best so far, ...
+        optimizer.safetensors   the optimizer state
+        average.safetensors     the exponential moving average of the weights, if there is one
+        state.json              progress of the run: step, position in the data, best score, ...
         manifest.json           size and sha256 of each file, and of itself
 
-Where each process holds a share of every tensor (`training.parallel = "fsdp"`), each writes its
-own, model-00001-of-00004.safetensors and so on. Either kind is read by any number of processes.
+With `training.parallel = "fsdp"` each process holds a shard of every tensor and writes its own
+file, model-00001-of-00004.safetensors and so on. Any number of processes can read either kind.
 
-A checkpoint without a manifest that agrees with every file does not count: the one before it is
-used, with a warning. Files that the manifest does not name are not opened, and nothing is ever
+A checkpoint whose manifest is missing or disagrees with a file is skipped with a warning, and the
+one before it is used. Files that the manifest does not list are not opened, and nothing is ever
 unpickled.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
+import errno
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from torch import Tensor
 
 from pellucid.errors import PellucidError
-from pellucid.storage.disk import Disk, Written, explained
-from pellucid.storage.manifest import manifest_hash
-from pellucid.training.checkpoint.sharded_tensors import DamagedCheckpointError, Stored
-from pellucid.training.distributed.process_group import Alone, ProcessGroup, Result, in_all, in_main
+from pellucid.storage.files import DISK, Disk, Entry
+from pellucid.storage.folder import MANIFEST, FolderDraft, FolderFormat
+from pellucid.training.checkpoint.sharded_tensors import (
+    DamagedCheckpointError,
+    Stored,
+    write_portion,
+)
+from pellucid.training.distributed.process_group import (
+    ProcessGroup,
+    Result,
+    SingleProcess,
+    in_all,
+    in_main,
+)
 
 FORMAT = 1
-MANIFEST, STATE = "manifest.json", "state.json"
+STATE = "state.json"
 MODEL, OPTIMIZER, AVERAGE = "model", "optimizer", "average"
 
+_FORMAT = FolderFormat(FORMAT, DamagedCheckpointError)
 _NAME = re.compile(r"step-(\d{8,})")
 _NUMBER = "-{:05d}-of-{:05d}"
 _FILE = re.compile(rf"({MODEL}|{OPTIMIZER}|{AVERAGE})(?:-\d{{5,}}-of-\d{{5,}})?\.safetensors")
-_SAVING, _REMOVING, _DAMAGED = ".saving-", ".removing-", ".damaged-"
+_SAVING, _REMOVING = ".saving-", ".removing-"
 
 Tensors = TypeVar("Tensors", bound=Mapping[str, Tensor], covariant=True)
 
 
 @dataclass(frozen=True)
 class Checkpoint(Generic[Tensors]):
-    """A run at the end of a step: the tensors as a process holds them, or as they are stored."""
+    """The state of a run after a step; its tensors are in memory, or on disk and read on demand."""
 
     model: Tensors
     optimizer: Tensors
@@ -60,15 +72,15 @@ class Checkpoint(Generic[Tensors]):
 class Checkpoints:
     """The checkpoints of a run.
 
-    keep: how many of the last ones stay. average: how many of the last that were planned stay too,
-    for their mean. say: gets a line for what a person should know.
+    keep: number of most recent checkpoints to keep. average: number of most recent planned ones to
+    keep as well, for checkpoint averaging. say: called with each message for the user.
     """
 
     folder: Path
     keep: int = 3
     average: int = 0
     say: Callable[[str], None] = lambda line: None
-    disk: Disk = field(default_factory=Disk)
+    disk: Disk = DISK
 
     def save(
         self,
@@ -77,14 +89,14 @@ class Checkpoints:
         best: int | None = None,
         group: ProcessGroup | None = None,
     ) -> Path:
-        """Write a checkpoint, and then remove old ones but for the `best` step's.
+        """Write a checkpoint, then delete old ones, but never the `best` step's.
 
-        The processes of a group do it together: each writes what it holds, process 0 the rest. A
-        failure in any is a `PellucidError` in all, and leaves what was there before intact.
+        All processes of a group call this: each writes the tensors it holds, process 0 the rest.
+        A failure in one is a `PellucidError` in all, and leaves earlier checkpoints intact.
         """
-        group = group or Alone()
+        group = group or SingleProcess()
         final = self.path(step)
-        draft = self.folder / f"{_SAVING}{final.name}"
+        draft = FolderDraft(final, self.folder / f"{_SAVING}{final.name}", self.disk)
         wanted = {step, *([] if best is None else [best])}
 
         def tried(work: Callable[[], Result]) -> Callable[[], Result]:
@@ -93,15 +105,15 @@ class Checkpoints:
                     return work()
                 except OSError as error:
                     what = f"the checkpoint of step {step}"
-                    raise explained(error, what, self.folder) from None
+                    raise cannot_write(error, what, self.folder) from None
 
             return trying
 
         try:
-            if group.from_main(in_main(group, tried(lambda: self._begun(draft, final)))):
+            if group.broadcast(in_main(group, tried(lambda: self._begun(draft)))):
                 written = in_all(group, tried(lambda: self._write(draft, checkpoint, group)))
                 files = {name: entry for some in written for name, entry in some.items()}
-                in_main(group, tried(lambda: self._end(draft, final, files, checkpoint.state)))
+                in_main(group, tried(lambda: self._end(draft, files, checkpoint.state)))
             in_main(group, tried(lambda: self._prune(wanted)))
         except PellucidError:
             if group.rank == 0:
@@ -110,20 +122,22 @@ class Checkpoints:
             raise
         return final
 
-    def _begun(self, draft: Path, final: Path) -> bool:
-        """Make room for a new checkpoint; False if it is there already."""
-        if self._is_whole(final):
+    def _begun(self, draft: FolderDraft) -> bool:
+        """Start a draft of the checkpoint; False if the checkpoint exists already."""
+        if self._is_whole(draft.folder):
             return False
         self.folder.mkdir(parents=True, exist_ok=True)
         self._tidy()
-        self.disk.make_folder(draft)
+        draft.begin()
         return True
 
     def _write(
-        self, draft: Path, checkpoint: Checkpoint[Mapping[str, Tensor]], group: ProcessGroup
-    ) -> dict[str, Written]:
-        """The tensors that are this process's to save; the files that it wrote."""
-        written = {}
+        self, draft: FolderDraft, checkpoint: Checkpoint[Mapping[str, Tensor]], group: ProcessGroup
+    ) -> dict[str, Entry]:
+        """Write the tensors that are this process's to save; return the files it wrote.
+
+        One file after another, each straight from its tensors: no copy of them is held.
+        """
         parts = {MODEL: checkpoint.model, OPTIMIZER: checkpoint.optimizer}
         if checkpoint.average is not None:
             parts[AVERAGE] = checkpoint.average
@@ -132,56 +146,48 @@ class Checkpoints:
             if portion is not None:
                 whole = portion.starts is None
                 name = f"{part}{'' if whole else _NUMBER.format(group.rank + 1, group.world)}"
-                name += ".safetensors"
-                written[name] = self.disk.write_tensors(draft / name, portion)
-        return written
+                draft.fill(f"{name}.safetensors", partial(write_portion, portion=portion))
+        return draft.files
 
-    def _end(
-        self, draft: Path, final: Path, files: dict[str, Written], state: dict[str, Any]
-    ) -> None:
-        """What is not tensors; and from now on the checkpoint counts."""
-        files[STATE] = self.disk.write_json(draft / STATE, state)
-        manifest = {"format": FORMAT, "files": files}
-        manifest["sha256"] = manifest_hash(manifest)
-        self.disk.write_json(draft / MANIFEST, manifest)
-        self.disk.sync_folder(draft)
-        if final.exists():  # a damaged one; a whole one would have been kept
-            self.disk.rename(final, self.folder / f"{_DAMAGED}{final.name}")
-        self.disk.rename(draft, final)
-        self.disk.sync_folder(self.folder)
+    def _end(self, draft: FolderDraft, files: dict[str, Entry], state: dict[str, Any]) -> None:
+        """Write what is not tensors; from then on the checkpoint counts."""
+        draft.files.update(files)
+        draft.write(STATE, _json(state))
+        draft.write_manifest({"format": FORMAT}, _json)
+        draft.publish()  # a checkpoint that is there is damaged: a whole one would have been kept
 
     def _prune(self, wanted: set[int]) -> None:
         wanted |= {*self.steps()[-self.keep :], *self.to_average()}
         for step in self.steps():
             if step not in wanted:
-                # Renamed first: a half-removed folder must not look like a checkpoint.
+                # Renamed first: a half-deleted folder must not look like a checkpoint.
                 doomed = self.folder / f"{_REMOVING}{self.path(step).name}"
                 self.disk.rename(self.path(step), doomed)
                 self.disk.remove(doomed)
         self._tidy()
 
     def _tidy(self) -> None:
-        """Remove what an interrupted save or removal left behind."""
+        """Delete what an interrupted save or deletion left behind."""
         for path in sorted(self.folder.glob(".*-step-*")):
-            if path.name.startswith((_SAVING, _REMOVING, _DAMAGED)):
+            if path.name.startswith((_SAVING, _REMOVING)):
                 self.disk.remove(path)
 
     def path(self, step: int) -> Path:
-        """The folder of a step's checkpoint."""
+        """Return the folder of a step's checkpoint."""
         return self.folder / f"step-{step:08d}"
 
     def steps(self) -> list[int]:
-        """The steps that have a checkpoint, whole or not, oldest first."""
+        """List the steps that have a checkpoint, damaged ones included, oldest first."""
         if not self.folder.is_dir():
             return []
         names = (_NAME.fullmatch(path.name) for path in self.folder.iterdir() if path.is_dir())
         return sorted(int(match[1]) for match in names if match)
 
     def to_average(self) -> list[int]:
-        """The last `average` steps that the recipe planned to save, and the last of all.
+        """List the steps to average: the last `average` planned by the recipe, and the very last.
 
-        Those that a signal or the clock brought about do not count, so that an interrupted run has
-        the mean of an uninterrupted one.
+        Checkpoints saved because of a signal or the clock do not count, so that an interrupted
+        run ends with the same average as an uninterrupted one.
         """
         steps = self.steps()
         planned = [step for step in steps if step == steps[-1] or self._was_planned(step)]
@@ -195,12 +201,12 @@ class Checkpoints:
             return False  # damaged
 
     def last_whole(self, steps: Iterable[int] | None = None) -> int | None:
-        """The last step whose checkpoint is whole; a warning for each later one that is not."""
+        """Return the last step with an undamaged checkpoint; warn of each damaged one after it."""
         for step in reversed(sorted(steps) if steps is not None else self.steps()):
             try:
                 verify(self.path(step))
             except DamagedCheckpointError as error:
-                self.say(f"warning: {error}; looking for the one before it")
+                self.say(f"warning: {error}; trying the one before it")
             else:
                 return step
         return None
@@ -213,7 +219,7 @@ class Checkpoints:
         return True
 
     def load(self, step: int) -> Checkpoint[Stored]:
-        """A checkpoint that `last_whole` has found to be whole; its tensors are read when used."""
+        """Load a checkpoint that `last_whole` has verified; its tensors are read on demand."""
         folder = self.path(step)
         try:
             names = sorted(json.loads((folder / MANIFEST).read_bytes())["files"])
@@ -229,23 +235,23 @@ class Checkpoints:
 
 
 def verify(folder: Path) -> None:
-    """Compare every file of a checkpoint with the manifest; an error if anything differs."""
-    try:
-        manifest = json.loads((folder / MANIFEST).read_bytes())
-    except (OSError, ValueError):
-        raise DamagedCheckpointError(f"{folder} is incomplete (no readable manifest)") from None
-    if not isinstance(manifest, dict) or manifest.get("sha256") != manifest_hash(manifest):
-        raise DamagedCheckpointError(f"{folder / MANIFEST} is damaged (its hash differs)")
-    if manifest["format"] != FORMAT:
-        raise DamagedCheckpointError(
-            f"{folder} has format {manifest['format']}, and this version reads {FORMAT}"
+    """Compare every file of a checkpoint with the manifest; raise an error if one differs."""
+    for name, expected in _FORMAT.read_manifest(folder)["files"].items():
+        _FORMAT.check_file(folder / name, expected)
+
+
+def cannot_write(error: OSError, what: str, folder: Path) -> PellucidError:
+    """Explain a failure to write in one line: what is still there, and what to do."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return PellucidError(
+            f"no space left for {what} in {folder}: what was saved before is intact; free some "
+            "space and continue with --resume"
         )
-    for name, expected in manifest["files"].items():
-        path = folder / name
-        try:
-            with path.open("rb") as file:
-                found = hashlib.file_digest(file, "sha256").hexdigest()
-        except OSError as error:
-            raise DamagedCheckpointError(f"{path} cannot be read ({error.strerror})") from None
-        if found != expected["sha256"]:
-            raise DamagedCheckpointError(f"{path} is damaged (its hash differs)")
+    return PellucidError(
+        f"cannot write {what} in {folder} ({error.strerror or error}): what was saved before is "
+        "intact; fix the cause and continue with --resume"
+    )
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False) + "\n"

@@ -1,7 +1,7 @@
-"""Tensors in safetensors files, each whole in one file or cut over several, read where needed.
+"""Tensors in safetensors files, each whole in one file or sharded over several; read on demand.
 
-The header of a file with one process's share says where each of its tensors begins in the whole
-one, as the safetensors files of PyTorch's distributed checkpoint do, so that PyTorch can read ours.
+The header of a shard gives the offset of each of its tensors in the whole tensor, in the format
+of PyTorch's distributed checkpoint, so that PyTorch can read our files.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from pellucid.bundle.weights import save_tensors
 from pellucid.errors import PellucidError
 
 STARTS, START = "DCP_SHARDING_INFO", "saved_offsets"
-"""PyTorch's names, in the header: where the tensors begin, and where one of them does."""
+"""PyTorch's names in the header: the offsets of all tensors, and those of one."""
 
 TYPES = {
     "F64": torch.float64,
@@ -32,19 +33,29 @@ TYPES = {
 
 
 class DamagedCheckpointError(PellucidError):
-    """A checkpoint is incomplete or was changed."""
+    """A checkpoint is incomplete or damaged."""
 
 
 class Portion(NamedTuple):
-    """What one process saves of some tensors."""
+    """The part of some tensors that one process saves."""
 
     tensors: Mapping[str, Tensor]
     starts: Mapping[str, Sequence[int]] | None = None
-    """Where each begins in the whole tensor; None if all are whole."""
+    """Offset of each in the whole tensor, by dimension; None if all are whole."""
+
+
+def write_portion(path: Path, portion: Portion) -> None:
+    """Write what one process saves to a safetensors file; the same tensors give the same bytes."""
+    metadata = None
+    if portion.starts is not None:
+        starts = {name: {START: list(portion.starts[name])} for name in sorted(portion.tensors)}
+        metadata = {STARTS: json.dumps(starts, separators=(",", ":"))}
+    tensors = {name: t.detach().cpu().contiguous() for name, t in portion.tensors.items()}
+    save_tensors(path, tensors, metadata)
 
 
 class _Piece(NamedTuple):
-    """A part of a tensor in a file, as a box: where it begins in the whole, and its shape."""
+    """A part of a tensor in a file: a box with its offset in the whole tensor and its shape."""
 
     file: Any
     start: list[int]
@@ -52,7 +63,7 @@ class _Piece(NamedTuple):
 
 
 class Stored(Mapping[str, Tensor]):
-    """The tensors in some files. By name it gives a whole one, by `part` only what is needed."""
+    """The tensors in some files: `[name]` reads a whole one, `part` only what is needed."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         from safetensors import SafetensorError, safe_open
@@ -63,7 +74,7 @@ class Stored(Mapping[str, Tensor]):
             try:
                 file: Any = safe_open(path, "pt")
                 starts = json.loads((file.metadata() or {}).get(STARTS, "{}"))
-                for name in file.keys():  # noqa: SIM118  it is no mapping
+                for name in file.keys():  # noqa: SIM118  not a mapping
                     shape = file.get_slice(name).get_shape()
                     piece = _Piece(file, _start_of(starts, name, len(shape)), shape)
                     self._pieces.setdefault(name, []).append(piece)
@@ -81,13 +92,13 @@ class Stored(Mapping[str, Tensor]):
         return self.part(name, [0] * len(shape), shape)
 
     def shape(self, name: str) -> list[int]:
-        """The shape of a whole tensor."""
+        """Return the shape of a whole tensor."""
         pieces = self._pieces[name]
         ends = ([s + n for s, n in zip(p.start, p.shape, strict=True)] for p in pieces)
         return [max(sizes) for sizes in zip(*ends, strict=True)]
 
     def part(self, name: str, start: Sequence[int], shape: Sequence[int]) -> Tensor:
-        """The box of this shape that begins at `start` in the whole tensor; no more is read."""
+        """Read only the box of this shape at offset `start` of the whole tensor."""
         pieces = self._pieces[name]
         if [*start] == pieces[0].start and [*shape] == pieces[0].shape:
             return pieces[0].file.get_tensor(name)  # type: ignore[no-any-return]
@@ -110,16 +121,16 @@ class Stored(Mapping[str, Tensor]):
 
 
 def _slices(box: list[tuple[int, int]], start: Sequence[int]) -> tuple[slice, ...]:
-    """A box of the whole tensor, in a part of it that begins at `start`."""
+    """Translate a box of the whole tensor into slices of the part that begins at `start`."""
     return tuple(slice(low - s, high - s) for (low, high), s in zip(box, start, strict=True))
 
 
 def _start_of(starts: Any, name: str, dimensions: int) -> list[int]:
-    """Where a tensor of a file begins in the whole one, by the file's header."""
+    """Return the offset of a file's tensor in the whole one, from the file's header."""
     if not starts:
         return [0] * dimensions
     try:
-        start = [int(place) for place in starts[name][START]]
+        start = [int(offset) for offset in starts[name][START]]
     except (KeyError, TypeError, OverflowError):
         raise ValueError(f"its header does not say where {name} begins") from None
     if len(start) != dimensions or min(start, default=0) < 0:

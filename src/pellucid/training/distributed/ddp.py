@@ -1,11 +1,11 @@
-"""Many processes (torchrun), over torch.distributed.
+"""Distributed training (torchrun) over torch.distributed, and data parallelism (DDP).
 
-`Copies` gives each process the whole model and sums their gradients (DDP); `shards.Shards` gives
-each a share of it (FSDP2). Either way the loss of a step is divided by the tokens of all
-processes, so that n processes take the step that one process takes over the same n batches.
+With DDP each process has the whole model, and their gradients are combined; with FSDP2 (fsdp.py)
+each has a shard of it. Either way the loss of a step is divided by the target tokens of all
+processes, so n processes take the same step as one process over the same n batches.
 
-Numbers that the processes agree on travel through gloo, from processor to processor; gradients
-through gloo or, between GPUs, NCCL. Plain data travels as JSON: nothing is ever unpickled.
+Numbers that the processes agree on travel through gloo, on the CPU; gradients through gloo or,
+between GPUs, NCCL. Plain data travels as JSON: nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ from pellucid.errors import InputError, PellucidError
 from pellucid.model import Transformer
 from pellucid.tokenizers.sentencepiece import BOS_ID, EOS_ID
 from pellucid.training.checkpoint.sharded_tensors import Portion, Stored
-from pellucid.training.distributed.process_group import clipped
+from pellucid.training.distributed.process_group import clip_grad_norm
 
-_PATIENCE = timedelta(days=7)  # for process 0, while it prepares a large corpus
-_SMALL = 1024  # bytes of a value that travels together with its length
+_PATIENCE = timedelta(days=7)  # while process 0 prepares a large corpus
+_SMALL = 1024  # bytes: a value up to this size is sent together with its length
 
 _LOST = ("gloo", "NCCL", "Connection closed", "Connection reset", "Timed out", "timed out")
-"""What errors of torch.distributed say when another process is gone; they have no type."""
+"""Words in the errors of torch.distributed when another process is gone; they have no type."""
 
 
 class LostProcessError(PellucidError):
-    """Another process of the run ended, or does not answer."""
+    """Another process of the run ended or does not answer."""
 
     def __init__(self, rank: int, timeout: float) -> None:
         super().__init__(
             f"process {rank} lost another one, which failed, was killed, or did not answer for "
-            f"{timeout:g} seconds (training.timeout): look for its own error; go on from the last "
+            f"{timeout:g} seconds (training.timeout): look for its own error; resume from the last "
             "checkpoint with --resume"
         )
 
 
-class Processes:
-    """What both kinds of groups have in common: who is there, and agreeing on things."""
+class DistributedGroup:
+    """What DDP and FSDP have in common: rendezvous, and communication of plain data."""
 
     def __init__(self, config: TrainingConfig, device: torch.device) -> None:
         if config.device.startswith("cuda:") or device.type == "mps":
@@ -64,40 +64,40 @@ class Processes:
         if device.type == "cuda":
             torch.cuda.set_device(device)
         timeout = timedelta(seconds=config.timeout)
-        with self.answered():
+        with self.lost_process_errors():
             store, rank, world = next(rendezvous("env://", timeout=timeout))
             store.set_timeout(timeout)
             dist.init_process_group(
                 "cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
                 timeout=timeout,
-                store=PrefixStore(attempt(), store),
+                store=PrefixStore(restart_prefix(), store),
                 rank=rank,
                 world_size=world,
             )
             self.rank, self.world = dist.get_rank(), dist.get_world_size()
             self._patient = dist.new_group(backend="gloo", timeout=_PATIENCE)
-        # Both kinds average gradients over the processes.
+        # DDP and FSDP both average gradients over the processes.
         self.gradient_factor = float(self.world)
 
     def sum(self, *numbers: float) -> list[float]:
-        """Each number, summed over the processes."""
-        return self._reduced(torch.tensor(numbers, dtype=torch.float64), dist.ReduceOp.SUM)
+        """Sum each number over the processes."""
+        return self._all_reduce(torch.tensor(numbers, dtype=torch.float64), dist.ReduceOp.SUM)
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is set in any process."""
-        return bool(self._reduced(torch.tensor([int(flag)]), dist.ReduceOp.MAX)[0])
+        """Return whether the flag is set in any process."""
+        return bool(self._all_reduce(torch.tensor([int(flag)]), dist.ReduceOp.MAX)[0])
 
-    def _reduced(self, tensor: Tensor, how: Any) -> list[Any]:
-        with self.answered():
-            dist.all_reduce(tensor, how)
+    def _all_reduce(self, tensor: Tensor, operation: Any) -> list[Any]:
+        with self.lost_process_errors():
+            dist.all_reduce(tensor, operation)
         return tensor.tolist()
 
-    def from_main(self, value: Any, *, patient: bool = False) -> Any:
-        """The value (plain data) that process 0 has."""
+    def broadcast(self, value: Any, *, patient: bool = False) -> Any:
+        """Return process 0's value (plain data)."""
         body = json.dumps(value).encode() if self.rank == 0 else b""
         group = self._patient if patient else None
         first = _bytes_tensor(len(body).to_bytes(8, "little") + body[:_SMALL], 8 + _SMALL)
-        with self.answered():
+        with self.lost_process_errors():
             dist.broadcast(first, 0, group=group)
             data = first.numpy().tobytes()
             size = int.from_bytes(data[:8], "little")
@@ -107,11 +107,11 @@ class Processes:
             dist.broadcast(whole, 0, group=group)
         return json.loads(whole.numpy().tobytes())
 
-    def gathered(self, value: Any) -> list[Any]:
-        """The values (plain data) of all processes, in their order."""
+    def gather(self, value: Any) -> list[Any]:
+        """Return the values (plain data) of all processes, by rank."""
         body = json.dumps(value).encode()
         sizes = [torch.zeros(1, dtype=torch.int64) for _ in range(self.world)]
-        with self.answered():
+        with self.lost_process_errors():
             dist.all_gather(sizes, torch.tensor([len(body)]))
             longest = max(int(size) for size in sizes)
             parts = [torch.empty(longest, dtype=torch.uint8) for _ in range(self.world)]
@@ -122,17 +122,17 @@ class Processes:
         ]
 
     def barrier(self) -> None:
-        """Wait until all are here."""
+        """Wait for all processes."""
         self.any(False)
 
     def close(self) -> None:
-        """Leave the group; the others notice if they still wait for this process."""
+        """Leave the group; processes that still wait for this one get an error."""
         if dist.is_initialized():
             dist.destroy_process_group()
 
     @contextmanager
-    def answered(self) -> Iterator[None]:
-        """Say in one line that another process is gone; other errors pass as they are."""
+    def lost_process_errors(self) -> Iterator[None]:
+        """Context that turns the errors of a lost process into one line; others pass unchanged."""
         try:
             yield
         except PellucidError:
@@ -143,62 +143,63 @@ class Processes:
             raise
 
 
-class DataParallel(Processes):
-    """Each process has the whole model: DistributedDataParallel."""
+class DataParallelGroup(DistributedGroup):
+    """Data parallelism: each process has the whole model (DistributedDataParallel)."""
 
-    def built(self, config: ModelConfig, *, drawn: bool) -> Transformer:
-        """A model on the device."""
+    def build_model(self, config: ModelConfig, *, initialised: bool) -> Transformer:
+        """Build a model on the device."""
         return Transformer(config).to(self.device)
 
     def wrap(self, objective: nn.Module) -> nn.Module:
-        """The objective with its gradients averaged over the processes."""
-        with self.answered():
+        """Wrap the objective so that its gradients are averaged over the processes."""
+        with self.lost_process_errors():
             with warnings.catch_warnings():
-                # Tables of positions grow with the longest sentence that a process has seen, so
-                # they must not be exchanged. Newer versions of PyTorch have another name for it.
+                # The tables of positions grow with the longest sentence that a process has seen,
+                # so they must not be broadcast. Newer PyTorch has another name for the option.
                 warnings.simplefilter("ignore", FutureWarning)
                 wrapped = DistributedDataParallel(
                     objective, broadcast_buffers=False, gradient_as_bucket_view=True
                 )
-            # After its first backward pass DDP sorts gradients anew into buckets, and with three
-            # or more processes the buckets decide the order of each sum. So that a resumed run
-            # has the bits of an uninterrupted one, that first pass is made here, over no tokens.
+            # After its first backward pass DDP sorts the gradients into new buckets, and with
+            # three or more processes the buckets decide the order of each sum. So that a resumed
+            # run is bitwise equal to an uninterrupted one, that first pass runs here, over no
+            # tokens.
             nothing = torch.zeros(0, dtype=torch.int64, device=self.device)
             source, target = (torch.tensor([[i]], device=self.device) for i in (EOS_ID, BOS_ID))
             wrapped(source, target, nothing, nothing).smoothed.backward()
             wrapped.zero_grad()
         return wrapped
 
-    def accumulating(self, wrapped: nn.Module, last: bool) -> AbstractContextManager[Any]:
-        """Around a forward and backward pass: only the last one of a step combines gradients."""
+    def gradient_sync(self, wrapped: nn.Module, last: bool) -> AbstractContextManager[Any]:
+        """Context of a forward and backward pass: only the last of a step combines gradients."""
         assert isinstance(wrapped, DistributedDataParallel)
-        return self.answered() if last else wrapped.no_sync()
+        return self.lost_process_errors() if last else wrapped.no_sync()
 
-    def gradient_norm(self, parameters: list[nn.Parameter], clip: float) -> Tensor:
-        """The length of the whole gradient; a longer one than `clip` is shortened to it."""
-        return clipped(parameters, clip)
+    def clip_gradients(self, parameters: list[nn.Parameter], max_norm: float) -> Tensor:
+        """Clip the gradient norm to `max_norm` (0: no clipping); return it as it was before."""
+        return clip_grad_norm(parameters, max_norm)
 
     def portion(self, tensors: Mapping[str, Tensor]) -> Portion | None:
-        """All of them, in process 0: each process has them whole."""
+        """Return all tensors in process 0, as every process has the same."""
         return Portion(tensors) if self.rank == 0 else None
 
-    def loaded(
+    def load_tensors(
         self, stored: Stored, parameters: Mapping[str, nn.Parameter]
     ) -> Iterator[tuple[str, Tensor]]:
-        """Each tensor: each process needs it whole."""
+        """Yield each tensor whole."""
         return iter(stored.items())
 
-    def plain(self, model: Transformer) -> AbstractContextManager[Transformer]:
-        """The model itself."""
+    def whole_model(self, model: Transformer) -> AbstractContextManager[Transformer]:
+        """Return the model itself."""
         return nullcontext(model)
 
 
-def attempt() -> str:
-    """Keeps apart what processes write before and after torchrun restarts them.
+def restart_prefix() -> str:
+    """Return a key prefix for torchrun's store that differs between restarts.
 
-    torchrun gives a restarted group the store of the old one, in which the addresses of processes
-    that are gone still stand. On several machines each torchrun counts its own restarts, so the
-    count is of no use there; but torchrun can be told to make a new store each time.
+    torchrun gives restarted processes the store of those before them, which still holds the old
+    addresses. On several machines each torchrun counts its own restarts, so the count cannot be
+    used there; but torchrun can be told to make a new store each time.
     """
     if os.environ.get("GROUP_WORLD_SIZE", "1") == "1":
         return f"pellucid/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}"

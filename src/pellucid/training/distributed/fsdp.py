@@ -1,7 +1,7 @@
-"""Many processes that share one model: FSDP2.
+"""Fully sharded data parallelism: FSDP2.
 
-Each holds a share of every layer's weights, gradients and optimizer state, and gathers a layer only
-while it is used. It also saves its own share only, and loads no more.
+Each process holds a shard of every layer's weights, gradients and optimizer state, and gathers a
+layer only while it is used. It also saves and loads only its own shard.
 """
 
 from __future__ import annotations
@@ -21,75 +21,75 @@ from torch.nn.modules.module import register_module_parameter_registration_hook
 from pellucid.config import ModelConfig
 from pellucid.model import Transformer
 from pellucid.training.checkpoint.sharded_tensors import Portion, Stored
-from pellucid.training.distributed.ddp import Processes
-from pellucid.training.distributed.process_group import clipped
+from pellucid.training.distributed.ddp import DistributedGroup
+from pellucid.training.distributed.process_group import clip_grad_norm
 
 
-class FullySharded(Processes):
-    """Each process has a share of every matrix: FSDP2, a layer at a time."""
+class FullyShardedGroup(DistributedGroup):
+    """Fully sharded: each process has a shard of every matrix, with a layer as the unit."""
 
-    def built(self, config: ModelConfig, *, drawn: bool) -> Transformer:
-        """A model of which each process keeps its share on its device.
+    def build_model(self, config: ModelConfig, *, initialised: bool) -> Transformer:
+        """Build a model of which each process keeps its shard on its device.
 
-        Nobody makes it whole but process 0, to draw the first weights in the memory of its machine;
-        the others get their shares of them tensor by tensor.
+        Only process 0 ever builds it whole, in the memory of its machine, to draw the initial
+        weights; the others get their shards tensor by tensor.
         """
-        first = Transformer(config) if drawn and self.rank == 0 else None
-        with _weightless():
+        first = Transformer(config) if initialised and self.rank == 0 else None
+        with _meta_parameters():
             model = Transformer(config)
         buffers = {name: buffer.clone() for name, buffer in model.named_buffers()}
-        with self.answered():
-            self._cut(model)
+        with self.lost_process_errors():
+            self._shard(model)
             model.to_empty(device=self.device)
         with torch.no_grad():
             for name, buffer in model.named_buffers():
                 buffer.copy_(buffers[name])
-            if drawn:
+            if initialised:
                 for name, parameter in model.named_parameters():
-                    self._deal(parameter, None if first is None else first.get_parameter(name))
+                    self._scatter(parameter, None if first is None else first.get_parameter(name))
         return model
 
-    def _cut(self, model: Transformer) -> None:
-        """Layer by layer; what is in no layer (the embeddings, the final norms) is another unit."""
+    def _shard(self, model: Transformer) -> None:
+        """Shard each layer as a unit; the rest (embeddings, final norms) is another unit."""
         # A decoder layer also returns its keys and values, which are views. The warning is about
-        # changing them in place, which training does not.
+        # changing them in place, which training does not do.
         warnings.filterwarnings("ignore", ".*returned a view tensor", UserWarning)
         mesh = init_device_mesh(self.device.type, (self.world,))
         for stack in (model.encoder, model.decoder):
             for layer in stack.layers:
                 fully_shard(layer, mesh=mesh)
-        # Not cut again after the forward pass: the loss needs the output's weights then.
+        # Not resharded after the forward pass: the loss needs the weights of the output layer.
         fully_shard(model, mesh=mesh, reshard_after_forward=False)
         register_fsdp_forward_method(model, "states")
 
-    def _deal(self, parameter: Tensor, whole: Tensor | None) -> None:
-        """Give each process its share of a tensor, which only process 0 has."""
+    def _scatter(self, parameter: Tensor, whole: Tensor | None) -> None:
+        """Give each process its shard of a tensor that only process 0 has."""
         assert isinstance(parameter, DTensor)
         tensor = torch.empty(parameter.shape) if whole is None else whole
-        with self.answered():
+        with self.lost_process_errors():
             mesh, placements = parameter.device_mesh, parameter.placements
             parameter.copy_(distribute_tensor(tensor.to(self.device), mesh, placements))
 
     def wrap(self, objective: nn.Module) -> nn.Module:
-        """The objective as it is: the model in it is cut already."""
+        """Return the objective as it is: its model is sharded already."""
         return objective
 
     @contextmanager
-    def accumulating(self, wrapped: nn.Module, last: bool) -> Iterator[None]:
-        """Around a forward and backward pass: only the last one of a step combines gradients."""
+    def gradient_sync(self, wrapped: nn.Module, last: bool) -> Iterator[None]:
+        """Context of a forward and backward pass: only the last of a step combines gradients."""
         for module in wrapped.children():
             if isinstance(module, FSDPModule):
                 module.set_requires_gradient_sync(last)
-        with self.answered():
+        with self.lost_process_errors():
             yield
 
-    def gradient_norm(self, parameters: list[nn.Parameter], clip: float) -> Tensor:
-        """The length of the whole gradient; a longer one than `clip` is shortened to it."""
-        with self.answered():
-            return _in_one_piece(clipped(parameters, clip))
+    def clip_gradients(self, parameters: list[nn.Parameter], max_norm: float) -> Tensor:
+        """Clip the gradient norm to `max_norm` (0: no clipping); return it as it was before."""
+        with self.lost_process_errors():
+            return _unsharded(clip_grad_norm(parameters, max_norm))
 
     def portion(self, tensors: Mapping[str, Tensor]) -> Portion | None:
-        """What this process holds; what all hold alike (counts of steps) is process 0's to save."""
+        """Return this process's shards; process 0 also saves what is not sharded (step counts)."""
         held, starts = {}, {}
         for name, tensor in tensors.items():
             if isinstance(tensor, DTensor):
@@ -98,68 +98,68 @@ class FullySharded(Processes):
                 held[name], starts[name] = tensor, [0] * tensor.ndim
         return Portion(held, starts)
 
-    def loaded(
+    def load_tensors(
         self, stored: Stored, parameters: Mapping[str, nn.Parameter]
     ) -> Iterator[tuple[str, Tensor]]:
-        """This process's share of each tensor, as its parameter is cut; nothing else is read."""
+        """Yield this process's shard of each tensor; nothing else is read from disk."""
         for name in stored:
             of: Tensor | None = parameters.get(name.partition("/")[0])
             if isinstance(of, DTensor) and stored.shape(name) == list(of.shape):
-                share = DTensor.from_local(
+                shard = DTensor.from_local(
                     stored.part(name, *_box_of(of)).to(of.device),
                     of.device_mesh,
                     of.placements,
                     shape=of.shape,
                     stride=of.stride(),
                 )
-                yield name, share
-            else:  # numbers without shape
+                yield name, shard
+            else:  # scalars
                 yield name, stored[name]
 
     @contextmanager
-    def plain(self, model: Transformer) -> Iterator[Transformer]:
-        """A copy in one piece. It costs the memory of the weights, but no gradients."""
+    def whole_model(self, model: Transformer) -> Iterator[Transformer]:
+        """Context with a whole copy of the model, which takes the memory of the weights again."""
         copy = Transformer(model.config).to(self.device)
         with torch.no_grad():
-            pieces = dict(model.named_parameters())
+            parameters = dict(model.named_parameters())
             for name, parameter in copy.named_parameters():
-                with self.answered():
-                    parameter.copy_(_in_one_piece(pieces[name]))
+                with self.lost_process_errors():
+                    parameter.copy_(_unsharded(parameters[name]))
         yield copy
 
 
 def _box_of(tensor: DTensor) -> tuple[Sequence[int], Sequence[int]]:
-    """What this process holds of a tensor: where it begins in the whole, and its shape."""
+    """Return where this process's shard of a tensor begins in the whole, and its shape."""
     shape, start = compute_local_shape_and_global_offset(
         tensor.shape, tensor.device_mesh, tensor.placements
     )
     return start, shape
 
 
-def _in_one_piece(tensor: Tensor) -> Tensor:
+def _unsharded(tensor: Tensor) -> Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def share_of(parameter: Tensor | None, tensor: Tensor) -> Tensor:
-    """A whole tensor as this process holds the parameter; numbers without shape stay."""
+def shard_like(parameter: Tensor | None, tensor: Tensor) -> Tensor:
+    """Shard a whole tensor as the parameter is sharded; scalars are returned as they are."""
     if not isinstance(parameter, DTensor) or tensor.shape != parameter.shape:
         return tensor
-    # No process sends anything: each has the whole and takes its share.
+    # No communication: each process has the whole tensor and takes its shard.
     return distribute_tensor(
         tensor.to(parameter.device), parameter.device_mesh, parameter.placements, src_data_rank=None
     )
 
 
 @contextmanager
-def _weightless() -> Iterator[None]:
-    """While it is entered, new modules have parameters without memory; their buffers are real."""
+def _meta_parameters() -> Iterator[None]:
+    """Context in which new modules have parameters without memory (meta); buffers are real."""
 
-    def without(module: nn.Module, name: str, parameter: nn.Parameter) -> nn.Parameter:
-        if parameter.is_meta:  # a tied one, which comes twice
+    def to_meta(module: nn.Module, name: str, parameter: nn.Parameter) -> nn.Parameter:
+        if parameter.is_meta:  # a tied parameter, which is registered twice
             return parameter
         return nn.Parameter(parameter.to("meta"), parameter.requires_grad)
 
-    hook = register_module_parameter_registration_hook(without)  # type: ignore[arg-type]
+    hook = register_module_parameter_registration_hook(to_meta)  # type: ignore[arg-type]
     try:
         yield
     finally:

@@ -1,7 +1,7 @@
-"""The processes of a run, as the loop sees them. Here: one alone.
+"""The process group of a run, as the training loop sees it, and that of a single process.
 
-Everything that all processes must agree on (token counts, whether to stop, what went wrong) goes
-through a `Group`, so that the loop reads the same for one process and for many.
+Everything that the processes must agree on (token counts, whether to stop, errors) goes through
+a `ProcessGroup`, so that the loop is the same for one process and for many.
 """
 
 from __future__ import annotations
@@ -22,111 +22,115 @@ Result = TypeVar("Result")
 
 
 class ProcessGroup(Protocol):
-    """What the loop needs of the processes that train together."""
+    """What the training loop needs of the processes that train together."""
 
     rank: int
     world: int
 
     gradient_factor: float
-    """What a loss is multiplied by so that gradients, as the group combines them, are sums over
-    the processes (a group that averages them needs `world`)."""
+    """Factor on the loss that makes the combined gradients sums over the processes (`world` where
+    the group averages them)."""
 
     def sum(self, *numbers: float) -> list[float]:
-        """Each number, summed over the processes."""
+        """Sum each number over the processes."""
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is set in any process."""
+        """Return whether the flag is set in any process."""
 
-    def from_main(self, value: Any, *, patient: bool = False) -> Any:
-        """The value (plain data) that process 0 has; patient: however long it needs for it."""
+    def broadcast(self, value: Any, *, patient: bool = False) -> Any:
+        """Return process 0's value (plain data); patient: wait for it without the usual timeout."""
 
-    def gathered(self, value: Any) -> list[Any]:
-        """The values (plain data) of all processes, in their order."""
+    def gather(self, value: Any) -> list[Any]:
+        """Return the values (plain data) of all processes, by rank."""
 
     def barrier(self) -> None:
-        """Wait until all are here."""
+        """Wait for all processes."""
 
-    def built(self, config: ModelConfig, *, drawn: bool) -> Transformer:
-        """A new model, as this process holds it; drawn: with first weights, else with any."""
+    def build_model(self, config: ModelConfig, *, initialised: bool) -> Transformer:
+        """Build a model as this process holds it; initialised: with initial weights, else any."""
 
     def wrap(self, objective: nn.Module) -> nn.Module:
-        """The objective with its gradients combined over the processes."""
+        """Wrap the objective so that its gradients are combined over the processes."""
 
-    def accumulating(self, wrapped: nn.Module, last: bool) -> AbstractContextManager[Any]:
-        """Around a forward and backward pass: only the last one of a step combines gradients."""
+    def gradient_sync(self, wrapped: nn.Module, last: bool) -> AbstractContextManager[Any]:
+        """Context of a forward and backward pass: only the last of a step combines gradients."""
 
-    def gradient_norm(self, parameters: list[nn.Parameter], clip: float) -> Tensor:
-        """The length of the whole gradient; a longer one than `clip` is shortened to it."""
+    def clip_gradients(self, parameters: list[nn.Parameter], max_norm: float) -> Tensor:
+        """Clip the gradient norm to `max_norm` (0: no clipping); return it as it was before."""
 
     def portion(self, tensors: Mapping[str, Tensor]) -> Portion | None:
-        """Of the tensors, what is this process's to save; None if nothing is."""
+        """Return the part of the tensors that this process saves; None if it saves nothing."""
 
-    def loaded(
+    def load_tensors(
         self, stored: Stored, parameters: Mapping[str, nn.Parameter]
     ) -> Iterator[tuple[str, Tensor]]:
-        """Saved tensors by name, one after the other, each as this process holds it.
+        """Yield saved tensors by name, each as this process holds it.
 
-        Their names are those of parameters, or go on with "/" and what it is of the parameter.
+        A name is that of a parameter, or "<parameter>/<what>" for its optimizer state.
         """
 
-    def plain(self, model: Transformer) -> AbstractContextManager[Transformer]:
-        """The model in one piece, with which a process may do what it likes."""
+    def whole_model(self, model: Transformer) -> AbstractContextManager[Transformer]:
+        """Context with the whole model, which this process may use independently of the others."""
 
     def close(self) -> None:
-        """The end of the run."""
+        """End the run's process group."""
 
 
 def in_main(
     group: ProcessGroup, work: Callable[[], Result], *, patient: bool = False
 ) -> Result | None:
-    """Do something in process 0, while the others wait (and get None); patient: for days.
+    """Run a function in process 0 while the others wait and get None; patient: for days.
 
-    If it fails there with a `PellucidError`, that is raised in all of them.
+    If it fails with a `PellucidError`, that error is raised in all processes.
     """
-    result, error = _tried(work) if group.rank == 0 else (None, None)
-    _raise_first([group.from_main(_told(error), patient=patient)], error)
+    result, error = _attempt(work) if group.rank == 0 else (None, None)
+    _raise_first([group.broadcast(_error_data(error), patient=patient)], error)
     return result
 
 
 def in_all(group: ProcessGroup, work: Callable[[], Result]) -> list[Result]:
-    """Do something in every process; what came of it (plain data), in their order.
+    """Run a function in every process; return the results (plain data) by rank.
 
-    If it fails in some with a `PellucidError`, that of the first of them is raised in all.
+    If it fails in some with a `PellucidError`, the error of the first of them is raised in all.
     """
-    result, error = _tried(work)
-    results, failures = zip(*group.gathered([result, _told(error)]), strict=True)
+    result, error = _attempt(work)
+    results, failures = zip(*group.gather([result, _error_data(error)]), strict=True)
     _raise_first(failures, error)
     return list(results)
 
 
-def _tried(work: Callable[[], Result]) -> tuple[Result | None, PellucidError | None]:
+def _attempt(work: Callable[[], Result]) -> tuple[Result | None, PellucidError | None]:
     try:
         return work(), None
     except PellucidError as problem:
         return None, problem
 
 
-def _told(error: PellucidError | None) -> dict[str, Any] | None:
-    """An error as plain data."""
+def _error_data(error: PellucidError | None) -> dict[str, Any] | None:
+    """Return an error as plain data."""
     return None if error is None else {"text": str(error), "exit_code": error.exit_code}
 
 
 def _raise_first(failures: Iterable[dict[str, Any] | None], own: PellucidError | None) -> None:
-    """Raise what some process told, if one did: in each process, so that one of them prints it."""
-    failure = next((told for told in failures if told is not None), None)
+    """Raise the first failure, if there is one, in every process, so that one of them prints it."""
+    failure = next((data for data in failures if data is not None), None)
     if failure is not None:
-        error = own if _told(own) == failure and own is not None else PellucidError(failure["text"])
-        error.exit_code, error.everywhere = failure["exit_code"], True
+        error = (
+            own
+            if _error_data(own) == failure and own is not None
+            else PellucidError(failure["text"])
+        )
+        error.exit_code, error.on_all_ranks = failure["exit_code"], True
         raise error
 
 
-def clipped(parameters: list[nn.Parameter], clip: float) -> Tensor:
-    """The length of the gradient, which is shortened to `clip` unless that is 0."""
-    return torch.nn.utils.clip_grad_norm_(parameters, clip or float("inf"))
+def clip_grad_norm(parameters: list[nn.Parameter], max_norm: float) -> Tensor:
+    """Clip the gradient norm to `max_norm` (0: no clipping); return it as it was before."""
+    return torch.nn.utils.clip_grad_norm_(parameters, max_norm or float("inf"))
 
 
-class Alone:
-    """One process."""
+class SingleProcess:
+    """A run of one process."""
 
     rank = 0
     world = 1
@@ -136,53 +140,53 @@ class Alone:
         self.device = device
 
     def sum(self, *numbers: float) -> list[float]:
-        """The numbers."""
+        """Return the numbers."""
         return list(numbers)
 
     def any(self, flag: bool) -> bool:
-        """The flag."""
+        """Return the flag."""
         return flag
 
-    def from_main(self, value: Any, *, patient: bool = False) -> Any:
-        """The value."""
+    def broadcast(self, value: Any, *, patient: bool = False) -> Any:
+        """Return the value."""
         return value
 
-    def gathered(self, value: Any) -> list[Any]:
-        """The one value."""
+    def gather(self, value: Any) -> list[Any]:
+        """Return the one value."""
         return [value]
 
     def barrier(self) -> None:
-        """Nobody to wait for."""
+        """Return at once."""
 
-    def built(self, config: ModelConfig, *, drawn: bool) -> Transformer:
-        """A model on the device."""
+    def build_model(self, config: ModelConfig, *, initialised: bool) -> Transformer:
+        """Build a model on the device."""
         return Transformer(config).to(self.device)
 
     def wrap(self, objective: nn.Module) -> nn.Module:
-        """The objective as it is."""
+        """Return the objective as it is."""
         return objective
 
-    def accumulating(self, wrapped: nn.Module, last: bool) -> AbstractContextManager[Any]:
-        """Nothing to combine."""
+    def gradient_sync(self, wrapped: nn.Module, last: bool) -> AbstractContextManager[Any]:
+        """Return an empty context: there is nothing to combine."""
         return nullcontext()
 
-    def gradient_norm(self, parameters: list[nn.Parameter], clip: float) -> Tensor:
-        """The length of the gradient, which is shortened to `clip` unless that is 0."""
-        return clipped(parameters, clip)
+    def clip_gradients(self, parameters: list[nn.Parameter], max_norm: float) -> Tensor:
+        """Clip the gradient norm to `max_norm` (0: no clipping); return it as it was before."""
+        return clip_grad_norm(parameters, max_norm)
 
     def portion(self, tensors: Mapping[str, Tensor]) -> Portion | None:
-        """All of them."""
+        """Return all tensors."""
         return Portion(tensors)
 
-    def loaded(
+    def load_tensors(
         self, stored: Stored, parameters: Mapping[str, nn.Parameter]
     ) -> Iterator[tuple[str, Tensor]]:
-        """Each tensor."""
+        """Yield each tensor."""
         return iter(stored.items())
 
-    def plain(self, model: Transformer) -> AbstractContextManager[Transformer]:
-        """The model."""
+    def whole_model(self, model: Transformer) -> AbstractContextManager[Transformer]:
+        """Return the model."""
         return nullcontext(model)
 
     def close(self) -> None:
-        """Nothing to end."""
+        """Do nothing."""

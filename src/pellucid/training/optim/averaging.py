@@ -1,8 +1,9 @@
-"""Averages of weights over time, which translate better than the last weights alone."""
+"""Weight averaging, which translates better than the last weights: EMA and checkpoint averaging."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
@@ -11,10 +12,10 @@ from pellucid.errors import InputError
 
 
 class MovingAverage:
-    """An exponential moving average: after each step, average += (1 - decay) (weights - average).
+    """Exponential moving average (EMA) of the weights.
 
-    While the run is young the decay is lower, (1 + step) / (10 + step), so that the first weights
-    are soon forgotten.
+    After each step, average += (1 - decay) (weights - average). Early in the run the decay is
+    lower, (1 + step) / (10 + step), so that the initial weights are soon forgotten.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -25,23 +26,40 @@ class MovingAverage:
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int) -> None:
-        """Take in the weights after a step (counted from 1)."""
+        """Update the average with the weights after a step (counted from 1)."""
         decay = min(self.decay, (1 + step) / (10 + step))
         parameters = dict(model.named_parameters())
         torch._foreach_lerp_(
             list(self.weights.values()), [parameters[name] for name in self.weights], 1 - decay
         )
 
+    @contextmanager
+    def applied_to(self, model: nn.Module) -> Iterator[None]:
+        """Context in which the model has the averaged weights; afterwards it has its own again."""
+        parameters = dict(model.named_parameters())
+        own = {name: parameter.detach().clone() for name, parameter in parameters.items()}
+        try:
+            _copy_weights(self.weights, parameters)
+            yield
+        finally:
+            _copy_weights(own, parameters)
+
     def restore(self, weights: Mapping[str, Tensor]) -> None:
-        """Go on from a saved average."""
+        """Restore a saved average."""
         for name, tensor in self.weights.items():
             tensor.copy_(weights[name])
 
 
-class _Mean(Mapping[str, Tensor]):
-    """The mean of some weights, made for one tensor at a time.
+@torch.no_grad()
+def _copy_weights(weights: Mapping[str, Tensor], parameters: Mapping[str, Tensor]) -> None:
+    for name, parameter in parameters.items():
+        parameter.copy_(weights[name])
 
-    Sums are in float64, so that the order of the weights makes no difference that lasts.
+
+class _Mean(Mapping[str, Tensor]):
+    """The mean of several checkpoints' weights, computed one tensor at a time.
+
+    Sums are in float64, so that the order of the checkpoints does not show after rounding.
     """
 
     def __init__(self, weights: Sequence[Mapping[str, Tensor]]) -> None:
@@ -61,8 +79,8 @@ class _Mean(Mapping[str, Tensor]):
         return (total / len(self.weights)).to(first.dtype)
 
 
-def mean_of(weights: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
-    """The mean of the weights of some checkpoints, of which one tensor is in memory at a time."""
+def average_weights(weights: Sequence[Mapping[str, Tensor]]) -> Mapping[str, Tensor]:
+    """Average the weights of checkpoints; only one tensor at a time is in memory."""
     if not weights:
         raise InputError("no checkpoint to average: save at least one")
     if any(some.keys() != weights[0].keys() for some in weights):

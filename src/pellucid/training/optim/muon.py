@@ -1,16 +1,16 @@
-"""Muon: momentum whose every direction is made equally long.
+"""Muon: momentum, orthogonalised.
 
 The update of a matrix is its momentum M = U Σ Vᵀ with all singular values pushed towards 1, about
-U Vᵀ, by a few steps of a Newton-Schulz iteration that needs nothing but matrix products (Jordan
-and others, 2024). It fits matrices that stand between two vectors, so not embeddings or norms.
+U Vᵀ, by a few steps of a Newton-Schulz iteration that needs only matrix products (Jordan and
+others, 2024). It is for matrices that map one hidden vector to another, not for embeddings or
+norms.
 
 Four steps do what five of the usual ones do: each has its own polynomial, the best for what the
-steps before it have left (Amsel and others, "The Polar Express", 2025), and the first one gets
-its matrix scaled by a close bound on its largest singular value.
+steps before it have left (Amsel and others, "The Polar Express", 2025), and the first step scales
+its matrix by a close bound on the largest singular value.
 
-The iteration runs in float32, or in bfloat16 where a run computes in that and the machine has
-units for it: a CPU without them emulates it about twenty times slower. Matrices of one shape are
-iterated together, as one batch of products.
+The iteration runs in float32, or in bfloat16 where the run computes in bf16. Matrices of the same
+shape are iterated together, as one batch of products.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ POLYNOMIALS: tuple[Polynomial, ...] = (
     (3.3396, -2.5043, 0.5118),
     (2.3193, -1.6856, 0.4206),
 )
-"""a, b and c of a x + b x³ + c x⁵. One after the other they take every singular value from 0.004
-to 1 to between 0.87 and 1.13, and smaller ones to 250 times what they are."""
+"""a, b and c of a x + b x³ + c x⁵. Applied in turn, they take every singular value between 0.004
+and 1 to between 0.87 and 1.13, and multiply smaller ones by 250."""
 
 MARGIN = 1.02
-"""In bfloat16 each step but the last takes its matrix for so much longer than it is. The steep ends
-of the polynomials would make of a singular value that rounding has put above the range of the next
-one's a far larger one (100 and more were seen)."""
+"""Safety factor in bfloat16: each step but the last treats its matrix as larger by this factor. If
+rounding puts a singular value above the range of the next polynomial, its steep end would turn it
+into a far larger one (100 and more were seen)."""
 
 TINY = 1e-7
-WIDE = 2  # a matrix with at least so many columns to a row is iterated on its small side
+WIDE = 2  # a matrix with at least this many columns per row is iterated on its small side
 
 
 def orthogonalised(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tensor:
-    """About U Vᵀ of each matrix U Σ Vᵀ in a batch `(n, rows, columns)`, in `dtype`."""
+    """Turn each matrix U Σ Vᵀ of a batch `(n, rows, columns)` into about U Vᵀ, in `dtype`."""
     tall = matrices.shape[-2] > matrices.shape[-1]
     X = matrices.to(dtype)
-    if tall:  # the small side's square is the cheaper one
+    if tall:  # the square of the small side is cheaper
         X = X.mT
     X = X / X.norm(dim=(-2, -1), keepdim=True).clamp(min=TINY)
     A = torch.bmm(X, X.mT)
@@ -69,10 +69,11 @@ def orthogonalised(matrices: Tensor, dtype: torch.dtype = torch.float32) -> Tens
 
 
 def _two_steps(X: Tensor, A: Tensor, first: Polynomial, second: Polynomial) -> Tensor:
-    """Two steps as one product S R X, where R = a I + b A + c A² and S the same of R A R.
+    """Do two steps as one product S R X, where R = a I + b A + c A², and S the same of R A R.
 
-    All but two products are then of the small side. Not for more steps: the rounding of S R grows
-    with what it does to the smallest singular values, and falls on the largest too.
+    Then all but two products have the size of the small side. More steps cannot be joined: the
+    rounding error of S R grows with its effect on the smallest singular values and also hits the
+    largest.
     """
     R = _step(A, first)
     S = _step(torch.bmm(torch.bmm(R, A), R), second)
@@ -87,18 +88,18 @@ def _step(A: Tensor, polynomial: Polynomial) -> Tensor:
 
 
 class Blocks(NamedTuple):
-    """How a parameter is cut into the matrices that are iterated, each on its own.
+    """How a parameter is divided into matrices that are orthogonalised separately.
 
-    A parameter in which W_Q, W_K and W_V stand below each other is a matrix for each of their
-    heads, for a head works with its own rows and knows nothing of the others; and so is W_O, in
-    which heads stand side by side. That is also far cheaper than to iterate on them whole.
+    The parameter that stacks W_Q, W_K and W_V has one block for each of their heads, as a head
+    works with its own rows, independently of the others; so does W_O, with the heads side by
+    side. It is also far cheaper than iterating on the whole matrix.
     """
 
     rows: tuple[int, ...]
     columns: tuple[int, ...]
 
     def of(self, whole: Tensor) -> list[Tensor]:
-        """The blocks, as views."""
+        """Return the blocks of a matrix as views."""
         bands = torch.split(whole, list(self.rows))
         return [block for band in bands for block in torch.split(band, list(self.columns), 1)]
 
@@ -106,7 +107,7 @@ class Blocks(NamedTuple):
 class Muon(torch.optim.Optimizer):
     """Muon with Nesterov momentum and decoupled weight decay.
 
-    parameters: matrices, each with the blocks that it is made of. dtype: of the iteration.
+    parameters: matrices, each with its blocks. dtype: precision of the iteration.
     """
 
     def __init__(
@@ -128,36 +129,36 @@ class Muon(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
-        """Change every matrix by its update; `closure` is not used."""
+        """Update every matrix; `closure` is not used."""
         for group in self.param_groups:
             updates: dict[tuple[torch.Size, int], list[tuple[Tensor, Tensor]]] = defaultdict(list)
-            cut: list[tuple[Tensor, Tensor]] = []
+            sharded: list[tuple[Tensor, Tensor]] = []
             for parameter in group["params"]:
                 if parameter.grad is None:
                     continue
                 changed, direction = parameter, self._direction(parameter, group["momentum"])
                 if hasattr(direction, "full_tensor"):
-                    # This process has a share of the matrix (FSDP), and the iteration needs all
-                    # of it: each process makes the whole change and takes its share of that.
+                    # This process has a shard of the matrix (FSDP), but the iteration needs the
+                    # whole: each process computes the whole update and takes its shard of it.
                     direction = direction.full_tensor()
                     changed = torch.zeros_like(direction)
-                    cut.append((parameter, changed))
+                    sharded.append((parameter, changed))
                 blocks, width = self.blocks[parameter], parameter.shape[1]
                 parts = (blocks.of(whole) for whole in (changed, direction))
                 for matrix, update in zip(*parts, strict=True):
                     updates[matrix.shape, width].append((matrix, update))
             for (shape, width), pairs in updates.items():
-                # A tall matrix has as many singular values as a wide one but more outputs to move.
+                # A tall matrix has as many singular values as a wide one, but more outputs.
                 length = group["lr"] * max(1.0, shape[0] / width) ** 0.5
                 self._change(pairs, length, group["lr"] * group["weight_decay"])
-            for parameter, change in cut:
-                from pellucid.training.distributed.fsdp import share_of
+            for parameter, change in sharded:
+                from pellucid.training.distributed.fsdp import shard_like
 
                 parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                parameter.add_(share_of(parameter, change))
+                parameter.add_(shard_like(parameter, change))
 
     def _direction(self, parameter: nn.Parameter, momentum: float) -> Tensor:
-        """The gradient with momentum, looking one step ahead (Nesterov)."""
+        """Return the gradient with Nesterov momentum."""
         assert parameter.grad is not None
         state = self.state[parameter]
         if "momentum" not in state:
@@ -166,7 +167,7 @@ class Muon(torch.optim.Optimizer):
         return parameter.grad.lerp(state["momentum"], momentum)
 
     def _change(self, pairs: list[tuple[Tensor, Tensor]], length: float, decay: float) -> None:
-        """Shrink matrices by `decay`, and move each by its update made `length` long."""
+        """Shrink matrices by `decay`, and add each one's orthogonalised update times `length`."""
         matrices = [matrix for matrix, _ in pairs]
         stacked = torch.stack([update for _, update in pairs])
         changes = orthogonalised(stacked, self.dtype).to(stacked.dtype)

@@ -1,4 +1,4 @@
-"""Which parameter is changed by which rule, and the rules' memory as plain tensors."""
+"""The optimizers: which parameter is updated by which, and their state as plain tensors."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from pellucid.config import TrainingConfig
 from pellucid.errors import PellucidError
 from pellucid.model import MultiHeadAttention, Transformer
 from pellucid.model.layers import FeedForward
-from pellucid.training.devices import has_fast_bf16
+from pellucid.training.devices import uses_bf16
 from pellucid.training.optim.muon import Blocks, Muon
 from pellucid.training.optim.schedule import peak_learning_rate
 
 
 def inner_matrices(model: nn.Module) -> dict[str, Blocks]:
-    """The matrices between two hidden vectors, by the parameter's name, and the blocks of each.
+    """Return the matrices that Muon updates, by parameter name, with the blocks of each.
 
-    The heads of an attention are matrices of their own to Muon, and so are W₁ and the gate of a
-    feed-forward layer, which stand in one parameter.
+    These are the matrices inside the layers. To Muon each attention head is a matrix of its own,
+    and so are W₁ and the gate of a feed-forward layer, which share one parameter.
     """
     found = {}
     for name, module in model.named_modules():
@@ -38,30 +38,30 @@ def inner_matrices(model: nn.Module) -> dict[str, Blocks]:
 
 
 class Optimizers:
-    """One or two optimizers that step together.
+    """One or two optimizers that step together: Adam or AdamW, and Muon.
 
-    Their state can be read and written as tensors with flat names, "<parameter>/<what>", so that
+    Their state is read and written as tensors with flat names, "<parameter>/<what>", so that
     nothing has to be pickled.
     """
 
     def __init__(self, model: Transformer, config: TrainingConfig) -> None:
         self.names: dict[Tensor, str] = {p: name for name, p in model.named_parameters()}
-        rate = peak_learning_rate(config, model.config.d_model)
+        learning_rate = peak_learning_rate(config, model.config.d_model)
         matrices = inner_matrices(model) if config.optimizer == "muon" else {}
         decayed: list[nn.Parameter] = []
-        plain: list[nn.Parameter] = []
+        not_decayed: list[nn.Parameter] = []  # biases and norms
         for name, parameter in model.named_parameters():
             if name not in matrices:
-                (decayed if parameter.ndim >= 2 else plain).append(parameter)
+                (decayed if parameter.ndim >= 2 else not_decayed).append(parameter)
         groups = [
             {"params": decayed, "weight_decay": config.weight_decay},
-            {"params": plain, "weight_decay": 0.0},
+            {"params": not_decayed, "weight_decay": 0.0},
         ]
-        rule = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
+        adam = torch.optim.Adam if config.optimizer == "adam" else torch.optim.AdamW
         self.all: list[torch.optim.Optimizer] = [
-            rule(
+            adam(
                 [group for group in groups if group["params"]],
-                lr=rate,
+                lr=learning_rate,
                 betas=config.betas,
                 eps=config.epsilon,
                 fused=all(p.device.type in ("cpu", "cuda") for p in self.names),
@@ -69,32 +69,32 @@ class Optimizers:
         ]
         if matrices:
             parameters = dict(model.named_parameters())
-            half = has_fast_bf16(config, model.output.weight.device)
+            bf16 = uses_bf16(config, model.output.weight.device)
             self.all.append(
                 Muon(
                     [(parameters[name], blocks) for name, blocks in matrices.items()],
                     lr=config.muon_learning_rate,
                     momentum=config.muon_momentum,
                     weight_decay=config.weight_decay,
-                    dtype=torch.bfloat16 if half else torch.float32,
+                    dtype=torch.bfloat16 if bf16 else torch.float32,
                 )
             )
-        self._highest = [[group["lr"] for group in one.param_groups] for one in self.all]
+        self._peak_rates = [[group["lr"] for group in o.param_groups] for o in self.all]
 
-    def step(self, share: float) -> None:
-        """Change the weights, at a share of the highest rates."""
-        for optimizer, rates in zip(self.all, self._highest, strict=True):
-            for group, rate in zip(optimizer.param_groups, rates, strict=True):
-                group["lr"] = rate * share
+    def step(self, lr_factor: float) -> None:
+        """Update the weights, with the learning rates at this fraction of their peaks."""
+        for optimizer, peaks in zip(self.all, self._peak_rates, strict=True):
+            for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+                group["lr"] = peak * lr_factor
             optimizer.step()
 
     def zero_grad(self) -> None:
-        """Forget the gradients."""
+        """Clear the gradients."""
         for optimizer in self.all:
             optimizer.zero_grad(set_to_none=True)
 
     def tensors(self) -> dict[str, Tensor]:
-        """The state of all, by flat names."""
+        """Return the state of all optimizers by flat names."""
         return {
             f"{self.names[parameter]}/{what}": tensor
             for optimizer in self.all
@@ -103,17 +103,17 @@ class Optimizers:
         }
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Take over a state that `tensors` gave."""
+        """Restore a state that `tensors` returned."""
         wanted: dict[str, dict[str, Tensor]] = {}
         for name, tensor in tensors.items():
-            of, _, what = name.rpartition("/")
-            wanted.setdefault(of, {})[what] = tensor
+            parameter_name, _, what = name.rpartition("/")
+            wanted.setdefault(parameter_name, {})[what] = tensor
         for optimizer in self.all:
             for parameter in self._parameters(optimizer):
                 name = self.names[parameter]
                 state = wanted.pop(name, None)
                 optimizer.state[parameter] = {
-                    what: self._placed(name, what, tensor, parameter)
+                    what: self._checked(name, what, tensor, parameter)
                     for what, tensor in (state or {}).items()
                 }
         if wanted:
@@ -122,11 +122,11 @@ class Optimizers:
                 "not have: the checkpoint belongs to another model"
             )
 
-    def _placed(self, name: str, what: str, tensor: Tensor, parameter: nn.Parameter) -> Tensor:
+    def _checked(self, name: str, what: str, tensor: Tensor, parameter: nn.Parameter) -> Tensor:
         if tensor.ndim and tensor.shape != parameter.shape:
             raise PellucidError(
-                f"the saved optimizer's {what} of {name} has the shape {tuple(tensor.shape)} in "
-                f"place of {tuple(parameter.shape)}: the checkpoint belongs to another model"
+                f"the saved optimizer's {what} of {name} has the shape {tuple(tensor.shape)} "
+                f"instead of {tuple(parameter.shape)}: the checkpoint belongs to another model"
             )
         return tensor.to(parameter.device, copy=True)
 

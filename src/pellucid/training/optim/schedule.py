@@ -1,6 +1,7 @@
-"""How the learning rate changes: pure functions of the step.
+"""Learning-rate schedules: pure functions of the step.
 
-Each gives a share of the highest rate, 0 to 1. Steps count from 1: the first update is step 1.
+Each returns a fraction of the peak learning rate, from 0 to 1. Steps count from 1: the first
+optimizer update is step 1.
 """
 
 from __future__ import annotations
@@ -10,25 +11,25 @@ import math
 from pellucid.config import TrainingConfig
 
 
-def rising(step: int, warmup: int) -> float:
-    """The warm-up: a line from 0 to 1, which it reaches at step `warmup`."""
+def linear_warmup(step: int, warmup: int) -> float:
+    """Rise linearly from 0 to 1, which is reached at step `warmup`."""
     return min(1.0, step / warmup) if warmup else 1.0
 
 
 def constant(step: int, warmup: int) -> float:
-    """Level after the warm-up."""
-    return rising(step, warmup)
+    """Stay at the peak after the warm-up."""
+    return linear_warmup(step, warmup)
 
 
 def inverse_sqrt(step: int, warmup: int) -> float:
-    """min(step / warmup, √(warmup / step)): the paper's curve, whatever its height."""
-    return min(rising(step, warmup), math.sqrt(max(1, warmup) / step))
+    """Decay with the inverse square root: min(step / warmup, √(warmup / step)), as in the paper."""
+    return min(linear_warmup(step, warmup), math.sqrt(max(1, warmup) / step))
 
 
 def cosine(step: int, warmup: int, total: int, final: float = 0.0) -> float:
-    """Half a cosine from 1 at the end of the warm-up to `final` after the last step."""
+    """Decay along half a cosine from 1 after the warm-up to `final` after the last step."""
     if step < warmup:
-        return rising(step, warmup)
+        return linear_warmup(step, warmup)
     along = min(1.0, (step - warmup) / max(1, total + 1 - warmup))
     return final + (1 - final) * (1 + math.cos(math.pi * along)) / 2
 
@@ -36,14 +37,14 @@ def cosine(step: int, warmup: int, total: int, final: float = 0.0) -> float:
 def warmup_stable_decay(
     step: int, warmup: int, total: int, decay: float, final: float = 0.0
 ) -> float:
-    """Level; over the last share `decay` of the steps, a line to `final` just after the last."""
-    falling = max(1.0, decay * total)
-    left = max(0.0, (total + 1 - step) / falling)
-    return min(rising(step, warmup), final + (1 - final) * min(1.0, left))
+    """Stay at the peak; over the last fraction `decay` of the steps, decay linearly to `final`."""
+    decay_steps = max(1.0, decay * total)
+    left = max(0.0, (total + 1 - step) / decay_steps)
+    return min(linear_warmup(step, warmup), final + (1 - final) * min(1.0, left))
 
 
 def peak_learning_rate(config: TrainingConfig, d_model: int) -> float:
-    """The rate at the top: as set, or the paper's for a model of this width under noam."""
+    """Return the peak learning rate: as set, or with noam the paper's for this model width."""
     if config.learning_rate is not None:
         return config.learning_rate
     if config.schedule == "noam":
@@ -51,10 +52,10 @@ def peak_learning_rate(config: TrainingConfig, d_model: int) -> float:
     return 1e-3
 
 
-def rate_share(config: TrainingConfig, step: int, total: int | None) -> float:
-    """Which share of the highest rate holds at a step, by the recipe's schedule.
+def learning_rate_factor(config: TrainingConfig, step: int, total: int | None) -> float:
+    """Return the fraction of the peak learning rate at a step, by the recipe's schedule.
 
-    total: all steps of the run, where they are known; cosine and warmup_stable_decay need it.
+    total: number of steps of the run, where it is known; cosine and warmup_stable_decay need it.
     """
     if config.schedule == "constant":
         return constant(step, config.warmup_steps)

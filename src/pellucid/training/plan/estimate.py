@@ -1,4 +1,4 @@
-"""What a run will take, before it is started: parameters, FLOPs, memory, time and money."""
+"""Estimate a run before it starts: parameters, FLOPs, memory, time and cost."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from pellucid.config import ModelConfig, Recipe
+from pellucid.console.machine import total_memory
 from pellucid.errors import InputError
 from pellucid.model.flops import BatchShape, forward_flops
 from pellucid.training.init_weights import planned_config
 from pellucid.training.loss import CHUNK_NUMBERS
-from pellucid.training.plan.corpus_lengths import Lengths, look_at_data
-from pellucid.training.plan.hardware import (
-    Hardware,
-    MatmulSpeed,
-    find_hardware,
-    memory_of_this_machine,
-)
-from pellucid.training.plan.measurement import measured_speed
+from pellucid.training.plan.corpus_lengths import CorpusLengths, measure_lengths
+from pellucid.training.plan.hardware import ExpectedSpeed, Hardware, find_hardware
+from pellucid.training.plan.measurement import measure_speed
 from pellucid.training.plan.training_flops import (
     PAPER,
     PaperRun,
@@ -35,14 +31,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TrainingPlan:
-    """All that `pellucid plan` says, as numbers."""
+    """The numbers that `pellucid plan` prints."""
 
     title: str
     parameters: int
     parameters_by_part: Mapping[str, int]
     batch: BatchShape
     batches_per_step: int
-    """Over all processes, and accumulated."""
+    """Over all processes, gradient accumulation included."""
 
     forward_by_part: Mapping[str, int]
     """FLOPs of a forward pass over one batch."""
@@ -55,46 +51,46 @@ class TrainingPlan:
     """Bytes on one device."""
 
     memory_there: int | None
-    speed: MatmulSpeed
+    speed: ExpectedSpeed
     price_per_hour: float | None
     paper: PaperRun | None
     assumed: tuple[str, ...] = field(default=())
-    """What was not known and is assumed, in words."""
+    """Assumptions behind the numbers, in words."""
 
     @property
     def tokens_per_step(self) -> int:
-        """Source and target tokens, padding included."""
+        """Source and target tokens per step, padding included."""
         return self.batch.tokens * self.batches_per_step
 
     @property
     def seconds_per_step(self) -> float:
-        """Expected."""
+        """Expected duration of a step."""
         return self.flops_per_step / self.speed.flops_per_second + self.speed.optimizer_seconds
 
     @property
     def seconds(self) -> float | None:
-        """Expected for the whole run, validation left out."""
+        """Expected duration of the run, without validation."""
         return None if self.steps is None else self.steps * self.seconds_per_step
 
     @property
     def flops(self) -> int | None:
-        """Of the whole run."""
+        """FLOPs of the whole run."""
         return None if self.steps is None else self.steps * self.flops_per_step
 
     @property
     def six_nd_per_step(self) -> float:
-        """The usual estimate, with the tokens of both sides."""
+        """FLOPs by the usual estimate, with the tokens of both sides."""
         return six_nd(self.parameters, self.tokens_per_step)
 
     @property
     def cost(self) -> float | None:
-        """Money for the whole run, in the currency of the price."""
+        """Cost of the run, in the currency of the price."""
         if self.price_per_hour is None or self.seconds is None:
             return None
         return self.price_per_hour * self.seconds / 3600
 
     def as_dict(self) -> dict[str, Any]:
-        """For `--json`."""
+        """Return the plan as plain data, for `--json`."""
         paper = self.paper
         return {
             "title": self.title,
@@ -127,7 +123,7 @@ class TrainingPlan:
         }
 
     def tables(self) -> Group:
-        """For a terminal."""
+        """Return the plan as tables for a terminal."""
         from pellucid.training.plan.plan_tables import tables
 
         return tables(self)
@@ -141,16 +137,16 @@ def make_plan(
     price: float | None = None,
     pairs: int | None = None,
 ) -> TrainingPlan:
-    """Plan a run on this machine (measured, a few seconds), or on `count` of a named one.
+    """Plan a run on this machine (measured in a few seconds), or on `count` named devices.
 
-    The model is built and one batch is run through it as shapes only, so a recipe that could not
-    run is refused here. `price` is for an hour of all of it together. `pairs` is how many sentence
-    pairs there are, for a corpus that is not on this machine.
+    Builds the model and runs one batch through it as shapes only, so a recipe that could not run
+    is refused here. price: per hour, for all devices together. pairs: number of sentence pairs,
+    for a corpus that is not on this machine.
     """
     if count < 1:
         raise InputError(f"count = {count}: there must be at least one")
     machine = None if hardware is None else find_hardware(hardware)
-    lengths = look_at_data(recipe, pairs)
+    lengths = measure_lengths(recipe, pairs)
     config = planned_config(recipe)
     shape = batch_shape(recipe, lengths)
     model, activations = dry_run(config, shape)
@@ -158,7 +154,7 @@ def make_plan(
     per_step = batches * training_flops(config, shape)
     parameters = model.num_parameters()
     if machine is None:
-        speed = measured_speed(recipe, config, shape)
+        speed = measure_speed(recipe, config, shape)
     else:
         speed = _named_speed(machine, count)
     per_epoch = None
@@ -179,7 +175,7 @@ def make_plan(
         epochs=epochs,
         steps_per_epoch=per_epoch,
         memory=_memory(recipe, config, model, shape, activations, machine, count),
-        memory_there=_memory_there(machine),
+        memory_there=_available_memory(machine),
         speed=speed,
         price_per_hour=price,
         paper=_of_the_paper(recipe, steps),
@@ -187,15 +183,17 @@ def make_plan(
     )
 
 
-def batch_shape(recipe: Recipe, lengths: Lengths) -> BatchShape:
-    """The batch that the recipe's budget gives at the data's typical lengths."""
+def batch_shape(recipe: Recipe, lengths: CorpusLengths) -> BatchShape:
+    """Return the batch that fills the recipe's token budget at the data's typical lengths."""
     source, target = max(1, round(lengths.source)), max(1, round(lengths.target))
     return BatchShape(max(1, recipe.batches.max_tokens // max(source, target)), source, target)
 
 
 def dry_run(config: ModelConfig, shape: BatchShape) -> tuple[Transformer, int]:
-    """The model on the meta device, which has shapes but no numbers, after one forward and
-    backward pass; and the bytes that the forward pass keeps for the backward one."""
+    """Run one forward and backward pass on the meta device, which has shapes but no data.
+
+    Returns the model and the bytes of activations that the forward pass keeps for the backward.
+    """
     import torch
 
     from pellucid.model import Transformer
@@ -204,11 +202,11 @@ def dry_run(config: ModelConfig, shape: BatchShape) -> tuple[Transformer, int]:
     kept: dict[int, Any] = {}
     with torch.device("meta"):
         model = Transformer(config)
-        own = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
+        weights = {parameter.untyped_storage()._cdata for parameter in model.parameters()}
 
         def keep(tensor: torch.Tensor) -> torch.Tensor:
             storage = tensor.untyped_storage()
-            if storage._cdata not in own:
+            if storage._cdata not in weights:
                 kept[storage._cdata] = storage
             return tensor
 
@@ -219,15 +217,15 @@ def dry_run(config: ModelConfig, shape: BatchShape) -> tuple[Transformer, int]:
         logits = model.output(states)
         assert logits.shape == (B, T, config.vocab_size)
         logits.sum().backward()
-    without = [name for name, p in model.named_parameters() if p.grad is None]
-    assert not without, f"no gradient reaches {without}"
+    no_grad = [name for name, p in model.named_parameters() if p.grad is None]
+    assert not no_grad, f"no gradient reaches {no_grad}"
     return model, sum(storage.nbytes() for storage in kept.values())
 
 
-def _named_speed(machine: Hardware, count: int) -> MatmulSpeed:
+def _named_speed(machine: Hardware, count: int) -> ExpectedSpeed:
     each = f"{count} x {machine.name}" if count > 1 else machine.name
     note = f" ({machine.note})" if machine.note else ""
-    return MatmulSpeed(
+    return ExpectedSpeed(
         where=each,
         flops_per_second=count * machine.peak * machine.utilisation,
         optimizer_seconds=0.0,
@@ -239,7 +237,7 @@ def _named_speed(machine: Hardware, count: int) -> MatmulSpeed:
 
 
 def _steps(recipe: Recipe, per_epoch: float | None, seconds_per_step: float) -> int | None:
-    """The first of the recipe's ends."""
+    """Return the steps of the run: whichever of steps, epochs and minutes ends it first."""
     training = recipe.training
     ends: list[float] = []
     if training.steps is not None:
@@ -252,7 +250,7 @@ def _steps(recipe: Recipe, per_epoch: float | None, seconds_per_step: float) -> 
 
 
 def _by_part(model: Transformer) -> dict[str, int]:
-    """Parameters of each part, each counted where it first occurs."""
+    """Count the parameters of each part; a tied one counts where it first occurs."""
     seen: set[int] = set()
     parts = {}
     for name, module in (
@@ -277,9 +275,9 @@ def _memory(
     machine: Hardware | None,
     count: int,
 ) -> dict[str, int]:
-    """Bytes by part. The weights and what belongs to them are float32, autocast or not."""
+    """Estimate the bytes of each part. Weights and optimizer are float32, with autocast too."""
     parameters = model.num_parameters()
-    sharers = count if recipe.training.parallel == "fsdp" else 1
+    shards = count if recipe.training.parallel == "fsdp" else 1
     training = recipe.training
     state = 8 * parameters
     if training.optimizer == "muon":
@@ -293,11 +291,11 @@ def _memory(
     elif machine is None:
         activations += _attention_weights(config, shape)
     logits = 4 * min(CHUNK_NUMBERS, shape.sentences * shape.target * config.vocab_size)
-    each = 4 * parameters // sharers
+    each = 4 * parameters // shards
     return {
         "weights": each,
         "gradients": each,
-        f"optimizer ({training.optimizer})": state // sharers,
+        f"optimizer ({training.optimizer})": state // shards,
         **({"moving average": each} if training.ema_decay is not None else {}),
         "activations": activations,
         "logits (a chunk at a time)": 2 * logits,
@@ -305,19 +303,19 @@ def _memory(
 
 
 def _attention_weights(config: ModelConfig, shape: BatchShape) -> int:
-    """Bytes of the attention weights, twice, where the fused kernel is not used (a CPU)."""
+    """Return twice the bytes of the attention weights, where the fused kernel is not used (CPU)."""
     B, S, T = shape
     if min(S, T) >= 32 and not config.attention_dropout:
         return 0
-    places = config.encoder_layers * S * S + config.decoder_layers * (T * T + T * S)
-    return 2 * 4 * B * config.num_heads * places
+    scores = config.encoder_layers * S * S + config.decoder_layers * (T * T + T * S)
+    return 2 * 4 * B * config.num_heads * scores
 
 
-def _memory_there(machine: Hardware | None) -> int | None:
-    return memory_of_this_machine() if machine is None else machine.memory
+def _available_memory(machine: Hardware | None) -> int | None:
+    return total_memory() if machine is None else machine.memory
 
 
 def _of_the_paper(recipe: Recipe, steps: int | None) -> PaperRun | None:
-    """The paper's run that a recipe repeats, if it does."""
+    """Return the paper's run that a recipe repeats, if it does."""
     run = PAPER.get(recipe.model.preset)
     return run if run is not None and steps == run.steps else None

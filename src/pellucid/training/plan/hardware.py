@@ -1,13 +1,10 @@
-"""How fast machines multiply matrices: this one by measurement, others by their data sheets."""
+"""FLOP/s of matrix products: of this machine measured, of others from their data sheets."""
 
 from __future__ import annotations
 
-import os
-import platform
 import time
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from pellucid.errors import InputError, nearest
 
@@ -16,32 +13,32 @@ TERA = 1e12
 
 @dataclass(frozen=True)
 class Hardware:
-    """A machine by its public figures."""
+    """A machine, described by its data sheet."""
 
     name: str
     peak: float
-    """FLOP/s of dense matrix products at `precision`, from the data sheet."""
+    """FLOP/s of dense matrix products in `precision`, from the data sheet."""
 
     precision: str
     memory: int
-    """Bytes that a model and its activations may take."""
+    """Bytes available to the model and its activations."""
 
     utilisation: float
-    """Share of the peak that training a Transformer of this size is assumed to reach."""
+    """Assumed model FLOPs utilization (MFU) when training a Transformer of this size."""
 
     note: str = ""
 
 
 @dataclass(frozen=True)
-class MatmulSpeed:
-    """How fast steps are expected to go, and how that is known."""
+class ExpectedSpeed:
+    """Expected speed of training, and how it is known."""
 
     where: str
     flops_per_second: float
-    """Of forward and backward passes, all devices together."""
+    """FLOP/s of forward and backward passes, all devices together."""
 
     optimizer_seconds: float
-    """Of a step, whatever the batch."""
+    """Seconds of the optimizer update of a step, independent of the batch."""
 
     how: str
 
@@ -49,7 +46,7 @@ class MatmulSpeed:
 GB = 10**9
 
 # Peaks are the vendors' data-sheet figures without sparsity. The utilisation is an assumption,
-# but for the P100: with the paper's own 0.4 s and 1.0 s a step it comes to 31% and 42%.
+# except for the P100: with the paper's own 0.4 s and 1.0 s per step it is 31% and 42%.
 TABLE = {
     "p100": Hardware("NVIDIA P100", 9.5 * TERA, "float32", 16 * GB, 0.35, "the paper's figure"),
     "v100": Hardware("NVIDIA V100 SXM2", 125 * TERA, "float16", 32 * GB, 0.30),
@@ -63,11 +60,11 @@ TABLE = {
 }
 
 THIS_MACHINE_UTILISATION = 0.6
-"""Share of the measured matrix-multiply rate that our training reaches on a CPU."""
+"""MFU that our training reaches on a CPU: the fraction of its measured peak FLOP/s."""
 
 
 def find_hardware(name: str) -> Hardware:
-    """A machine of the table by its name; a wrong name gets the nearest."""
+    """Find a machine of the table by name; an unknown name raises an error with the nearest."""
     key = name.lower().replace("_", "-").replace(" ", "-")
     if key not in TABLE:
         raise InputError(f"unknown hardware {name!r}: {nearest(key, list(TABLE))}")
@@ -76,16 +73,16 @@ def find_hardware(name: str) -> Hardware:
 
 @cache
 def matmul_rate(device: str, *, bf16: bool, seconds: float = 0.5) -> float:
-    """FLOP/s of matrix products in float32, or in bfloat16, measured once.
+    """Measure the FLOP/s of matrix products in float32 or bfloat16, once per process.
 
-    The best of some repeats, because a busy machine only ever slows them.
+    Takes the best of several repeats, because other work on the machine only slows them down.
     """
     import torch
 
     on = torch.device(device)
     dtype = torch.bfloat16 if bf16 else torch.float32
     size = 4096 if on.type == "cuda" else 1024
-    # plain arithmetic instead of random numbers: a measurement must not draw from anyone's seed
+    # linspace instead of random numbers: a measurement must not change the random state of a run
     a = torch.linspace(-1, 1, size * size, device=on).view(size, size).to(dtype)
     best, deadline = 0.0, time.perf_counter() + seconds
     with torch.inference_mode():
@@ -94,50 +91,8 @@ def matmul_rate(device: str, *, bf16: bool, seconds: float = 0.5) -> float:
             a @ a
             if on.type == "cuda":
                 torch.cuda.synchronize(on)
-            if turn:  # the first one warms up
+            if turn:  # the first is a warm-up
                 best = max(best, 2 * size**3 / (time.perf_counter() - start))
             if turn >= 3 and time.perf_counter() > deadline:
                 break
     return best
-
-
-def memory_of_this_machine() -> int | None:
-    """Bytes of memory in all, where the system tells."""
-    try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return None
-
-
-def this_machine() -> dict[str, Any]:
-    """What a result must carry to be read later. Names no host and no user."""
-    import torch
-
-    from pellucid import __version__
-
-    about: dict[str, Any] = {
-        "pellucid": __version__,
-        "python": platform.python_version(),
-        "torch": torch.__version__,
-        "system": f"{platform.system()} {platform.machine()}",
-        "processor": processor_name(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "cpu features": torch.backends.cpu.get_cpu_capability(),
-    }
-    if torch.cuda.is_available():
-        about["gpu"] = torch.cuda.get_device_name()
-        about["gpus"] = torch.cuda.device_count()
-    return about
-
-
-def processor_name() -> str:
-    """The processor as its maker calls it, where the system tells."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8") as file:
-            for line in file:
-                if line.startswith("model name"):
-                    return line.partition(":")[2].strip()
-    except OSError:
-        pass
-    return platform.processor() or platform.machine()

@@ -1,4 +1,4 @@
-"""A training plan, for a terminal."""
+"""Tables of a training plan for a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from pellucid.training.callbacks.formatting import duration
+from pellucid.console.formatting import format_duration
 from pellucid.training.plan.training_flops import PAPER_GPUS, PAPER_RATE, PaperRun, paper_cost
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def tables(plan: TrainingPlan) -> Group:
-    """Three tables and what is assumed."""
+    """Return the tables of a plan and its assumptions."""
     parts: list[Table | Text] = [_model(plan), Text(), _memory(plan), Text(), _run(plan)]
     if plan.paper is not None:
         parts += [Text(), _paper(plan, plan.paper)]
@@ -28,8 +28,8 @@ def tables(plan: TrainingPlan) -> Group:
 
 def _table(title: str, *columns: str) -> Table:
     table = Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
-    for place, name in enumerate(columns):
-        table.add_column(name, justify="right" if place else "left", no_wrap=place > 0)
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="right" if index else "left", no_wrap=index > 0)
     return table
 
 
@@ -53,7 +53,7 @@ def _model(plan: TrainingPlan) -> Table:
             if part.startswith(stack):
                 table.add_row(f"  {part}", "", f"{flops:.2e}", f"{flops / total:.0%}")
     table.add_section()
-    table.add_row("in all", f"{plan.parameters:,}", f"{total:.2e}", "")
+    table.add_row("total", f"{plan.parameters:,}", f"{total:.2e}", "")
     return table
 
 
@@ -63,10 +63,10 @@ def _memory(plan: TrainingPlan) -> Table:
         table.add_row(name, f"{size / 1e6:,.0f}")
     total = sum(plan.memory.values())
     table.add_section()
-    table.add_row("in all, estimated", f"{total / 1e6:,.0f}")
+    table.add_row("total, estimated", f"{total / 1e6:,.0f}")
     if plan.memory_there is not None:
         fits = "it fits" if total < 0.9 * plan.memory_there else "it does NOT fit"
-        table.add_row(f"there is ({fits})", f"{plan.memory_there / 1e6:,.0f}")
+        table.add_row(f"available ({fits})", f"{plan.memory_there / 1e6:,.0f}")
     return table
 
 
@@ -74,27 +74,29 @@ def _run(plan: TrainingPlan) -> Table:
     table = Table(title="The run", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
     table.add_column("")
     table.add_column("")
-    unknown = "not known: the recipe says epochs, and the number of pairs is missing"
+    unknown = "not known: the recipe has epochs, and the number of pairs is missing"
     table.add_row("steps", unknown if plan.steps is None else f"{plan.steps:,}")
     if plan.epochs is not None and plan.steps_per_epoch is not None:
         table.add_row("epochs", f"{plan.epochs:,.1f} of {plan.steps_per_epoch:,.0f} steps")
-    table.add_row("tokens a step", f"{plan.tokens_per_step:,} source and target, padding included")
     table.add_row(
-        "FLOPs a step",
+        "tokens per step", f"{plan.tokens_per_step:,} source and target, padding included"
+    )
+    table.add_row(
+        "FLOPs per step",
         f"{plan.flops_per_step:.2e} (6ND with the tokens of both sides: "
         f"{plan.six_nd_per_step:.2e}, {plan.six_nd_per_step / plan.flops_per_step:.1f} times that)",
     )
     if plan.flops is not None:
-        table.add_row("FLOPs in all", f"{plan.flops:.2e}")
-    table.add_row("on", plan.speed.where)
+        table.add_row("FLOPs, total", f"{plan.flops:.2e}")
+    table.add_row("device", plan.speed.where)
     table.add_row("speed", plan.speed.how)
     optimizer = plan.speed.optimizer_seconds
-    of_it = f", of it {optimizer:.2g} s for the optimizer" if optimizer else ""
-    table.add_row("a step takes", f"{plan.seconds_per_step:.2g} s{of_it}")
+    of_it = f", {optimizer:.2g} s of it for the optimizer" if optimizer else ""
+    table.add_row("time per step", f"{plan.seconds_per_step:.2g} s{of_it}")
     if plan.seconds is not None:
-        table.add_row("the run takes", f"{duration(plan.seconds)}, validation left out")
+        table.add_row("time, total", f"{format_duration(plan.seconds)}, without validation")
     if plan.cost is not None:
-        table.add_row("it costs", f"{plan.cost:,.2f} at {plan.price_per_hour:,.2f} an hour")
+        table.add_row("cost", f"{plan.cost:,.2f} at {plan.price_per_hour:,.2f} per hour")
     return table
 
 

@@ -1,11 +1,11 @@
-// Where the numbers come from: the server, or a trace that the file itself carries.
+// Data of the page: from the server, or from a trace inside the file itself.
 
 const carried = document.getElementById("carried");
 
 export const offline = carried ? JSON.parse(carried.textContent) : null;
 
-/** An answer that says no, in words for the person who reads it. */
-export class Refused extends Error {}
+/** A refused request, with a message for people. */
+export class RequestError extends Error {}
 
 const KEY = "pellucid key";
 
@@ -13,23 +13,28 @@ async function asked(path, body, signal) {
   const key = offline ? null : sessionStorage.getItem(KEY);
   const headers = key ? { Authorization: `Bearer ${key}` } : {};
   const options = body
-    ? { method: "POST", headers: { ...headers, "Content-Type": "application/json" }, body: JSON.stringify(body), signal }
+    ? {
+        method: "POST",
+        headers: { ...headers, "Content-Type": "application/json" },
+        body: JSON.stringify(body),
+        signal,
+      }
     : { headers, signal };
   let response;
   try {
     response = await fetch(path, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refused("The server does not answer. Is it still running?");
+    throw new RequestError("The server does not respond. Is it still running?");
   }
   if ((response.status === 401 && key === null) || (response.status === 403 && key)) {
-    const given = prompt("This server wants an API key:");
+    const given = prompt("This server requires an API key:");
     sessionStorage.setItem(KEY, given ?? "");
     if (given) return asked(path, body, signal);
   }
   if (!response.ok) {
     const told = await response.json().catch(() => ({}));
-    throw new Refused(told.error ?? `The server refused this (${response.status}).`);
+    throw new RequestError(told.error ?? `The server refused the request (${response.status}).`);
   }
   return response;
 }
@@ -48,13 +53,13 @@ const numbers = async (path) => new Float32Array(await (await asked(path)).array
 /** Sinusoidal positions, sines and cosines in turn, as a flat Float32Array. */
 export const positions = (length, width) => numbers(`positions?length=${length}&width=${width}`);
 
-/** W_O of a layer's attention, a row for each output number. */
-export const joining = (kind, layer) => numbers(`joining?kind=${kind}&layer=${layer}`);
+/** The output projection W_O of a layer's attention, a row for each output number. */
+export const outputProjection = (kind, layer) => numbers(`output_projection?kind=${kind}&layer=${layer}`);
 
 /** A tensor by name, as a flat Float32Array; with a row, that row of its first dimension. */
 export async function tensor(id, path, row = null, size = 0) {
   if (offline) {
-    if (!(path in offline.tensors)) throw new Refused("This file does not carry these numbers.");
+    if (!(path in offline.tensors)) throw new RequestError("These numbers are not in this file.");
     const carries = offline.tensors[path];
     const whole = decoded(carries.startsWith("=") ? offline.tensors[carries.slice(1)] : carries);
     return row === null ? whole : whole.subarray(row * size, (row + 1) * size);

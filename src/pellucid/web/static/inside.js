@@ -24,18 +24,18 @@ import { goTo, stopOf, Tour } from "page/tour/tour.js";
 const ALL = [
   { id: "tokens", title: "Tokens", panel: Tokens },
   { id: "embedding", title: "Embedding", panel: Embedding },
-  { id: "map", title: "Map", panel: StackMap },
+  { id: "map", title: "Architecture", panel: StackMap },
   { id: "attention", title: "Attention", panel: Attention },
-  { id: "cell", title: "Six steps", panel: Cell },
+  { id: "cell", title: "Attention step by step", panel: Cell },
   { id: "masks", title: "Masks", panel: Masks, online: true },
-  { id: "heads", title: "Heads joined", panel: Heads },
+  { id: "heads", title: "Heads combined", panel: Heads },
   { id: "residual", title: "Residual and norm", panel: Residual },
   { id: "feed", title: "Feed-forward", panel: Feed },
   { id: "logits", title: "Softmax", panel: Logits },
   { id: "lens", title: "Logit lens", panel: Lens },
-  { id: "beam", title: "Beam", panel: Beam },
-  { id: "cache", title: "Cache", panel: Cache },
-  { id: "compare", title: "Search compared", panel: Compare, online: true },
+  { id: "beam", title: "Beam search", panel: Beam },
+  { id: "cache", title: "KV cache", panel: Cache },
+  { id: "compare", title: "Compare searches", panel: Compare, online: true },
   { id: "whatif", title: "What if", panel: WhatIf, online: true },
 ];
 
@@ -70,27 +70,40 @@ export function Inside() {
   return html`
     <section class=${`inside${view.value.large ? " large" : ""}`} aria-label="Look inside" ref=${frame}>
       <div class="inside-tools">
-        <button class="start-tour" aria-pressed=${Boolean(stop)} onClick=${() => goTo(stop ? -1 : 0)}>Guided tour</button>
+        <button class="start-tour" aria-pressed=${Boolean(stop)} onClick=${() => goTo(stop ? -1 : 0)}>Guided
+          tour</button>
         <${Share} />
-        <button aria-pressed=${Boolean(view.value.large)} onClick=${() => choose({ large: view.value.large ? 0 : 1 })}>Large type</button>
-        <button title="Show this on the whole screen" onClick=${() => frame.current.requestFullscreen?.()}>Full screen</button>
+        <button aria-pressed=${Boolean(view.value.large)} onClick=${() =>
+          choose({ large: view.value.large ? 0 : 1 })}>Large type</button>
+        <button title="Show this full screen" onClick=${() => frame.current.requestFullscreen?.()}>Full screen
+          </button>
       </div>
       ${stop && html`<${Tour} />`}
       <nav class="tabs" role="tablist" hidden=${Boolean(stop?.alone)} aria-label="Panels" onKeyDown=${keys}>
-        ${PANELS.map(({ id, title }) => html`
+        ${PANELS.map(
+          ({ id, title }) => html`
           <button role="tab" id="tab-${id}" aria-selected=${id === chosen.id} aria-controls="panel"
-            tabindex=${id === chosen.id ? 0 : -1} onClick=${() => choose({ panel: id })}>${title}</button>`)}
+            tabindex=${id === chosen.id ? 0 : -1} onClick=${() => choose({ panel: id })}>${title}</button>`,
+        )}
       </nav>
-      ${trace?.changed.length > 0 && html`<p class="changed">What if: ${trace.changed.join("; ")}.
-        <button onClick=${() => lookInside()}>as it was</button></p>`}
-      <div id="panel" role="tabpanel" hidden=${Boolean(stop?.alone)} aria-labelledby="tab-${chosen.id}" aria-busy=${busy}>
-        ${error && html`<p class="error" role="alert">${error} <button onClick=${() => lookInside()}>Try again</button></p>`}
+      ${
+        trace?.changed.length > 0 &&
+        html`<p class="changed">What if: ${trace.changed.join("; ")}.
+        <button onClick=${() => lookInside()}>Reset</button></p>`
+      }
+      <div id="panel" role="tabpanel" hidden=${Boolean(stop?.alone)} aria-labelledby="tab-${chosen.id}"
+        aria-busy=${busy}>
+        ${
+          error &&
+          html`<p class="error" role="alert">${error} <button onClick=${() => lookInside()}>Try again
+          </button></p>`
+        }
         ${trace ? html`<${chosen.panel} />` : busy && html`<p class="busy">Looking inside…</p>`}
       </div>
     </section>`;
 }
 
-/** For a lecture: on the whole screen, in large type or on the tour, arrow and page keys lead on, wherever the focus is. */
+/** For lectures: full screen, in large type or on the tour, arrow and page keys work wherever the focus is. */
 function useLectureKeys(move) {
   const latest = useRef(move);
   latest.current = move;
@@ -98,7 +111,12 @@ function useLectureKeys(move) {
     const keys = (event) => {
       const by = { ArrowRight: 1, PageDown: 1, ArrowLeft: -1, PageUp: -1 }[event.key];
       const lecture = document.fullscreenElement || view.value.large || stopOf(view.value.stop);
-      const elsewhere = event.defaultPrevented || event.ctrlKey || event.altKey || event.metaKey || event.target.closest?.("input, select, textarea");
+      const elsewhere =
+        event.defaultPrevented ||
+        event.ctrlKey ||
+        event.altKey ||
+        event.metaKey ||
+        event.target.closest?.("input, select, textarea");
       if (!by || !lecture || elsewhere) return;
       event.preventDefault();
       latest.current(by);

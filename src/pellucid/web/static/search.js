@@ -3,7 +3,7 @@
 export const DROPPED = 0;
 export const KEPT = 1;
 export const ENDED = 2;
-export const FATES = ["dropped", "goes on", "ended"];
+export const FATES = ["pruned", "kept", "finished"];
 
 /** The id of the end symbol, with which the source ends too. */
 export const endOf = (trace) => trace.tokens[0].at(-1)[0];
@@ -24,7 +24,14 @@ export function rounds(trace) {
   let alive = [{ tokens: given, best: true, row: 0 }];
   return trace.beam.map(({ length, candidates }, round) => {
     const ways = candidates.map(([from, token, logProbability, sum, score, fate], row) => ({
-      round, row, token, logProbability, sum, score, fate, length,
+      round,
+      row,
+      token,
+      logProbability,
+      sum,
+      score,
+      fate,
+      length,
       text: trace.pieces[token],
       parent: round ? alive[from] : null,
       tokens: [...alive[from].tokens, token],
@@ -37,22 +44,26 @@ export function rounds(trace) {
 
 /** Pieces as text: the mark of a space becomes one, and pieces that are bytes become what they spell. */
 export function readable(pieces) {
-  const joined = pieces.join("").replace(/(?:<0x[0-9A-F]{2}>)+/g, (run) =>
-    new TextDecoder().decode(Uint8Array.from(run.match(/[0-9A-F]{2}(?=>)/g), (byte) => parseInt(byte, 16))));
+  const joined = pieces
+    .join("")
+    .replace(/(?:<0x[0-9A-F]{2}>)+/g, (run) =>
+      new TextDecoder().decode(Uint8Array.from(run.match(/[0-9A-F]{2}(?=>)/g), (byte) => parseInt(byte, 16))),
+    );
   return joined.replaceAll("▁", " ").trim();
 }
 
 /** Tokens as text, without the end symbol. */
-export const written = (trace, tokens) => readable(tokens.filter((token) => token !== endOf(trace)).map((token) => trace.pieces[token] ?? ""));
+export const written = (trace, tokens) =>
+  readable(tokens.filter((token) => token !== endOf(trace)).map((token) => trace.pieces[token] ?? ""));
 
-/** What a sum is divided by, as the model's search does it. */
-export function penalty({ length_penalty: kind, alpha }, length) {
+/** The length penalty: what a sum is divided by. */
+export function penalty({ length_normalization: kind, length_penalty: alpha }, length) {
   if (kind === "none") return 1;
   return kind === "gnmt" ? ((5 + length) / 6) ** alpha : Math.max(length, 1) ** alpha;
 }
 
 /** The same in words: the formula with its numbers. */
-export function penaltyFormula({ length_penalty: kind, alpha }, length) {
+export function penaltyFormula({ length_normalization: kind, length_penalty: alpha }, length) {
   if (kind === "none") return "1";
   const power = alpha === 1 ? "" : ` to the power of ${alpha}`;
   return kind === "gnmt" ? `((5 + ${length}) / 6)${power}` : `${length}${power}`;
@@ -72,7 +83,8 @@ export function common(one, other) {
   const longest = Array.from({ length: one.length + 1 }, () => new Uint16Array(other.length + 1));
   for (let i = one.length - 1; i >= 0; i--) {
     for (let j = other.length - 1; j >= 0; j--) {
-      longest[i][j] = one[i] === other[j] ? longest[i + 1][j + 1] + 1 : Math.max(longest[i + 1][j], longest[i][j + 1]);
+      longest[i][j] =
+        one[i] === other[j] ? longest[i + 1][j + 1] + 1 : Math.max(longest[i + 1][j], longest[i][j + 1]);
     }
   }
   const shared = [one.map(() => false), other.map(() => false)];

@@ -11,9 +11,21 @@ export const look = signal({ busy: false, error: "", trace: null, asked: null })
 /** Whether looking inside is open. */
 export const open = signal(false);
 /** What is looked at: a panel, and what is chosen in it. */
-export const view = signal({ panel: "tokens", kind: "cross", layer: -1, head: 0, row: 1, column: 1, step: 0, stop: -1, large: 0, part: "attention", lines: 0 });
+export const view = signal({
+  panel: "tokens",
+  kind: "cross",
+  layer: -1,
+  head: 0,
+  row: 1,
+  column: 1,
+  step: 0,
+  stop: -1,
+  large: 0,
+  part: "attention",
+  lines: 0,
+});
 
-/** What the look on show was asked beyond its sentence: beam, prefix, without, off … */
+/** What the look on show was asked beyond its sentence: beam_size, prefix, without, off … */
 export const changes = computed(() => {
   const { q, source, target, ...rest } = look.value.asked ?? {};
   return rest;
@@ -21,8 +33,8 @@ export const changes = computed(() => {
 
 export const model = computed(() => look.value.trace?.model ?? about.value?.model ?? null);
 
-export const choose = (changes) => {
-  view.value = { ...view.value, ...changes };
+export const choose = (chosen) => {
+  view.value = { ...view.value, ...chosen };
 };
 
 /** The number of layers of a kind of attention. */
@@ -35,7 +47,8 @@ export const layer = computed(() => {
   return chosen < 0 ? count - 1 : Math.min(chosen, count - 1);
 });
 
-export const place = (kind, number) => (kind === "cross" ? `decoder.${number}.cross` : `${kind}.${number}.self`);
+export const place = (kind, number) =>
+  kind === "cross" ? `decoder.${number}.cross` : `${kind}.${number}.self`;
 
 let asking = null;
 let waiting = 0;
@@ -71,8 +84,8 @@ let looking = null;
 let lookedAt = "";
 const sentence = () => JSON.stringify([text.value.trim(), from.value, to.value]);
 
-/** Look inside of the sentence in the box. changes: what is to differ (prefix, without, off, beam …). */
-export async function lookInside(changes = {}) {
+/** Look inside the sentence in the box. wanted: what is to differ (prefix, without, off, beam …). */
+export async function lookInside(wanted = {}) {
   looking?.abort();
   const q = text.value.trim();
   if (!q) return null;
@@ -81,12 +94,13 @@ export async function lookInside(changes = {}) {
   const { signal: giveUp } = looking;
   look.value = { ...look.value, busy: true, error: "" };
   try {
-    const asked = { q, source: from.value, target: to.value, ...changes };
+    const asked = { q, source: from.value, target: to.value, ...wanted };
     const trace = await api.trace(asked, giveUp);
     look.value = { busy: false, error: "", trace, asked };
     return trace;
   } catch (error) {
-    if (error.name !== "AbortError") look.value = { busy: false, error: error.message, trace: null, asked: null };
+    if (error.name !== "AbortError")
+      look.value = { busy: false, error: error.message, trace: null, asked: null };
     return null;
   }
 }
@@ -147,7 +161,8 @@ function written() {
 /** What a link asks for beyond its sentence. The server checks it as it checks all that it is asked. */
 function linked() {
   try {
-    const { q, source, target, ...rest } = JSON.parse(new URLSearchParams(location.hash.slice(1)).get("with") ?? "{}") ?? {};
+    const { q, source, target, ...rest } =
+      JSON.parse(new URLSearchParams(location.hash.slice(1)).get("with") ?? "{}") ?? {};
     return rest;
   } catch {
     return {};

@@ -45,7 +45,9 @@ export function fetched(trace, path) {
     const whole = trace.shapes[name];
     const shape = row === undefined ? whole : whole.slice(1);
     const size = shape.reduce((a, b) => a * b, 1);
-    const made = api.tensor(trace.id, name, row === undefined ? null : Number(row), size).then((data) => new Tensor(shape, data));
+    const made = api
+      .tensor(trace.id, name, row === undefined ? null : Number(row), size)
+      .then((data) => new Tensor(shape, data));
     made.catch(() => tensors.delete(path));
     tensors.set(path, made);
   }

@@ -8,7 +8,9 @@ const query = window.matchMedia("(prefers-color-scheme: dark)");
 
 /** "light" or "dark", as the system asks; whoever reads it while drawing is drawn again when it changes. */
 export const scheme = signal(query.matches ? "dark" : "light");
-query.addEventListener("change", () => { scheme.value = query.matches ? "dark" : "light"; });
+query.addEventListener("change", () => {
+  scheme.value = query.matches ? "dark" : "light";
+});
 
 /** The colour of a share from -1 to 1: strength is opacity, sign is hue. */
 export function colourOf(share) {

@@ -10,10 +10,23 @@ const NAMED = 7; // smaller cells have no room for names
 /** Where everything stands: pure numbers, apart from drawing. */
 export function layout(rowNames, columnNames, cell) {
   const longest = (names) => Math.max(1, ...names.map((name) => [...name].length));
-  if (cell < NAMED) return { left: 2, top: 2, cell, width: cell * columnNames.length + 4, height: cell * rowNames.length + 4 };
+  if (cell < NAMED)
+    return {
+      left: 2,
+      top: 2,
+      cell,
+      width: cell * columnNames.length + 4,
+      height: cell * rowNames.length + 4,
+    };
   const left = 10 + 7.2 * Math.min(14, longest(rowNames));
   const top = 12 + 5.6 * Math.min(14, longest(columnNames));
-  return { left, top, cell, width: left + cell * columnNames.length + 34, height: top + cell * rowNames.length + 4 };
+  return {
+    left,
+    top,
+    cell,
+    width: left + cell * columnNames.length + 34,
+    height: top + cell * rowNames.length + 4,
+  };
 }
 
 /**
@@ -33,16 +46,30 @@ export function Matrix({ label, rows, columns, values, largest = 1, chosen, onCh
   const Cells = rows.length * columns.length > MOST_SVG ? CanvasCells : SvgCells;
   return html`
     <div class="matrix" tabindex=${onChoose ? 0 : null} onKeyDown=${move} role="group" aria-label=${label}>
-      <svg viewBox="0 0 ${box.width} ${box.height}" width=${box.width} height=${box.height} role="img" aria-label=${label}>
-        ${named && columns.map((name, i) => html`
+      <svg viewBox="0 0 ${box.width} ${box.height}" width=${box.width} height=${box.height} role="img"
+        aria-label=${label}>
+        ${
+          named &&
+          columns.map(
+            (name, i) => html`
           <text style=${size} class=${chosen?.[1] === i ? "name chosen" : "name"}
-            transform="translate(${box.left + cell * (i + 0.62)} ${box.top - 5}) rotate(-55)">${name}</text>`)}
-        ${named && rows.map((name, i) => html`
+            transform="translate(${box.left + cell * (i + 0.62)} ${box.top - 5}) rotate(-55)">${name}</text>`,
+          )
+        }
+        ${
+          named &&
+          rows.map(
+            (name, i) => html`
           <text style=${size} class=${chosen?.[0] === i ? "name chosen" : "name"} text-anchor="end"
-            x=${box.left - 6} y=${box.top + cell * (i + 0.68)}>${name}</text>`)}
+            x=${box.left - 6} y=${box.top + cell * (i + 0.68)}>${name}</text>`,
+          )
+        }
         <${Cells} ...${{ box, rows, columns, values, largest, hidden, onChoose }} />
-        ${chosen && html`<rect class="ring" x=${box.left + cell * chosen[1]} y=${box.top + cell * chosen[0]}
-          width=${cell - 1} height=${cell - 1} />`}
+        ${
+          chosen &&
+          html`<rect class="ring" x=${box.left + cell * chosen[1]} y=${box.top + cell * chosen[0]}
+          width=${cell - 1} height=${cell - 1} />`
+        }
       </svg>
       <${Twin} ...${{ label, rows, columns, values }} />
     </div>`;
@@ -50,14 +77,16 @@ export function Matrix({ label, rows, columns, values, largest = 1, chosen, onCh
 
 function SvgCells({ box, rows, columns, values, largest, hidden, onChoose }) {
   const { left, top, cell } = box;
-  return rows.map((row, i) => columns.map((column, j) => {
-    const value = values(i, j);
-    const out = hidden?.(i, j);
-    return html`<rect class=${out ? "cell hidden" : "cell"} x=${left + cell * j} y=${top + cell * i}
+  return rows.map((row, i) =>
+    columns.map((column, j) => {
+      const value = values(i, j);
+      const out = hidden?.(i, j);
+      return html`<rect class=${out ? "cell hidden" : "cell"} x=${left + cell * j} y=${top + cell * i}
       width=${cell - 1} height=${cell - 1} fill=${out ? null : colourOf(value / largest)}
       data-row=${i} data-column=${j} data-value=${value} onClick=${onChoose && (() => onChoose(i, j))}
     ><title>${row} → ${column}: ${out ? "masked" : shown(value)}</title></rect>`;
-  }));
+    }),
+  );
 }
 
 function CanvasCells({ box, rows, columns, values, largest, onChoose }) {
@@ -68,15 +97,20 @@ function CanvasCells({ box, rows, columns, values, largest, onChoose }) {
   useEffect(() => {
     const pen = canvas.current.getContext("2d");
     pen.clearRect(0, 0, ...size);
-    rows.forEach((_, i) => columns.forEach((__, j) => {
-      pen.fillStyle = colourOf(values(i, j) / largest);
-      pen.fillRect(cell * j, cell * i, Math.max(1, cell - 0.5), Math.max(1, cell - 0.5));
-    }));
+    rows.forEach((_, i) =>
+      columns.forEach((__, j) => {
+        pen.fillStyle = colourOf(values(i, j) / largest);
+        pen.fillRect(cell * j, cell * i, Math.max(1, cell - 0.5), Math.max(1, cell - 0.5));
+      }),
+    );
   });
   const click = (event) => {
     const frame = canvas.current.getBoundingClientRect();
     const scale = size[0] / frame.width;
-    onChoose?.(Math.floor(((event.clientY - frame.top) * scale) / cell), Math.floor(((event.clientX - frame.left) * scale) / cell));
+    onChoose?.(
+      Math.floor(((event.clientY - frame.top) * scale) / cell),
+      Math.floor(((event.clientX - frame.left) * scale) / cell),
+    );
   };
   return html`<foreignObject x=${left} y=${top} width=${size[0]} height=${size[1]}>
     <canvas ref=${canvas} width=${size[0]} height=${size[1]} onClick=${click}></canvas></foreignObject>`;
@@ -86,10 +120,21 @@ function CanvasCells({ box, rows, columns, values, largest, onChoose }) {
 export function Twin({ label, rows, columns, values }) {
   const [opened, setOpened] = useState(false);
   const some = rows.slice(0, Math.max(1, Math.floor(MOST_IN_TABLE / columns.length)));
-  return html`<details class="twin" onToggle=${(event) => setOpened(event.target.open)}><summary>as a table</summary>
-    ${opened && html`<div class="scroll"><table aria-label=${label}>
+  return html`<details class="twin" onToggle=${(event) => setOpened(event.target.open)}>
+    <summary>as a table</summary>
+    ${
+      opened &&
+      html`<div class="scroll"><table aria-label=${label}>
       <thead><tr><th></th>${columns.map((name) => html`<th scope="col">${name}</th>`)}</tr></thead>
-      <tbody>${some.map((name, i) => html`<tr><th scope="row">${name}</th>
-        ${columns.map((_, j) => html`<td>${shown(values(i, j))}</td>`)}</tr>`)}</tbody>
-    </table></div>`}${opened && some.length < rows.length && html`<p class="hint">The first ${some.length} of ${rows.length} rows.</p>`}</details>`;
+      <tbody>${some.map(
+        (name, i) => html`<tr><th scope="row">${name}</th>
+        ${columns.map((_, j) => html`<td>${shown(values(i, j))}</td>`)}</tr>`,
+      )}</tbody>
+    </table></div>`
+    }${
+      opened &&
+      some.length < rows.length &&
+      html`<p class="hint">The
+      first ${some.length} of ${rows.length} rows.</p>`
+    }</details>`;
 }

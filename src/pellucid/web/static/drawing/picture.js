@@ -1,15 +1,57 @@
 // A view as an SVG file that stands alone: with the colours as they are on the screen.
 
-const DRAWN = ["fill", "fill-opacity", "stroke", "stroke-width", "stroke-dasharray", "opacity", "font-family", "font-size", "font-weight", "text-anchor"];
-const WRITTEN = [...DRAWN, "color", "background-color", "border", "border-radius", "border-collapse", "padding", "margin", "display", "flex", "flex-wrap", "flex-direction",
-  "gap", "align-items", "justify-content", "grid-template-columns", "width", "height", "min-width", "max-width", "line-height", "text-align", "vertical-align",
-  "white-space", "list-style", "overflow", "font-variant-numeric", "box-sizing", "outline", "box-shadow"];
+const DRAWN = [
+  "fill",
+  "fill-opacity",
+  "stroke",
+  "stroke-width",
+  "stroke-dasharray",
+  "opacity",
+  "font-family",
+  "font-size",
+  "font-weight",
+  "text-anchor",
+];
+const WRITTEN = [
+  ...DRAWN,
+  "color",
+  "background-color",
+  "border",
+  "border-radius",
+  "border-collapse",
+  "padding",
+  "margin",
+  "display",
+  "flex",
+  "flex-wrap",
+  "flex-direction",
+  "gap",
+  "align-items",
+  "justify-content",
+  "grid-template-columns",
+  "width",
+  "height",
+  "min-width",
+  "max-width",
+  "line-height",
+  "text-align",
+  "vertical-align",
+  "white-space",
+  "list-style",
+  "overflow",
+  "font-variant-numeric",
+  "box-sizing",
+  "outline",
+  "box-shadow",
+];
 const SVG = "http://www.w3.org/2000/svg";
 
 /** The largest drawing of a panel, or null if the panel is text and boxes only. */
 export function mainDrawing(panel) {
   const area = (svg) => svg.clientWidth * svg.clientHeight;
-  const found = [...panel.querySelectorAll("svg")].filter((svg) => !svg.closest("button") && area(svg) > 10000);
+  const found = [...panel.querySelectorAll("svg")].filter(
+    (svg) => !svg.closest("button") && area(svg) > 10000,
+  );
   return found.reduce((one, other) => (one && area(one) >= area(other) ? one : other), null);
 }
 
@@ -37,11 +79,15 @@ function background(element) {
 /** A copy of an element in which each part has its own colours; canvases become images. */
 function inlined(element, properties) {
   const copy = element.cloneNode(true);
-  const [from, to] = [[element, ...element.querySelectorAll("*")], [copy, ...copy.querySelectorAll("*")]];
+  const [from, to] = [
+    [element, ...element.querySelectorAll("*")],
+    [copy, ...copy.querySelectorAll("*")],
+  ];
   from.forEach((original, place) => {
     const style = getComputedStyle(original);
     to[place].removeAttribute("class");
-    for (const name of properties) to[place].style.setProperty(name, style.getPropertyValue(name)); // a style attribute would be refused
+    // Property by property: the content security policy refuses a style attribute.
+    for (const name of properties) to[place].style.setProperty(name, style.getPropertyValue(name));
   });
   from.forEach((original, place) => {
     if (original.tagName === "CANVAS") to[place].closest("foreignObject").replaceWith(imageOf(original));

@@ -10,7 +10,9 @@ const [ACROSS, DOWN, WIDE, HIGH] = [104, 38, 80, 30];
 export function layout(columns, most) {
   const at = (round, row) => ({ x: 6 + WIDE / 2 + ACROSS * (round + 1), y: 8 + HIGH / 2 + DOWN * row });
   const root = at(-1, 0);
-  const nodes = columns.flatMap(({ ways }) => ways.slice(0, most).map((way) => ({ way, ...at(way.round, way.row) })));
+  const nodes = columns.flatMap(({ ways }) =>
+    ways.slice(0, most).map((way) => ({ way, ...at(way.round, way.row) })),
+  );
   const edges = nodes.map(({ way, x, y }) => {
     const from = way.parent ? at(way.parent.round, way.parent.row) : root;
     const bend = (from.x + x) / 2;
@@ -18,7 +20,13 @@ export function layout(columns, most) {
     return { way, path };
   });
   const rows = Math.max(1, ...columns.map(({ ways }) => Math.min(most, ways.length)));
-  return { root, nodes, edges, width: 12 + WIDE + ACROSS * columns.length, height: 16 + HIGH + DOWN * (rows - 1) };
+  return {
+    root,
+    nodes,
+    edges,
+    width: 12 + WIDE + ACROSS * columns.length,
+    height: 16 + HIGH + DOWN * (rows - 1),
+  };
 }
 
 /** columns: the rounds to show. given: text that was there before the first. picked: the way that is marked. */
@@ -35,16 +43,23 @@ export function Tree({ columns, most, given, picked, onPick }) {
     }
   };
   return html`<div class="scroll" ref=${frame}>
-    <svg class="tree" viewBox="0 0 ${width} ${height}" width=${width} height=${height} role="group" aria-label="beam tree">
+    <svg class="tree" viewBox="0 0 ${width} ${height}" width=${width} height=${height} role="group"
+      aria-label="beam tree">
       ${edges.map(({ way, path }) => html`<path class=${kind("edge", way)} d=${path} />`)}
-      <g><rect class="node fate1 best" x=${root.x - WIDE / 2} y=${root.y - HIGH / 2} width=${WIDE} height=${HIGH} rx="6" />
+      <g><rect class="node fate1 best" x=${root.x - WIDE / 2} y=${root.y - HIGH / 2} width=${WIDE}
+        height=${HIGH} rx="6" />
         <text x=${root.x} y=${root.y + 4}>${short(given || "‹s›")}</text></g>
-      ${nodes.map(({ way, x, y }) => html`<g role="button" tabindex="0" class=${way === picked ? "picked" : null}
-        aria-label=${`${piece(way.text)}, sum ${shown(way.sum)}, ${FATES[way.fate]}${way.best ? ", on the way to the answer" : ""}`}
+      ${nodes.map(
+        ({ way, x, y }) => html`<g role="button" tabindex="0" class=${way === picked ? "picked" : null}
+        aria-label=${`${piece(way.text)}, sum ${shown(way.sum)}, ${FATES[way.fate]}${
+          way.best ? ", on the path " + "of the output" : ""
+        }`}
         data-token=${way.token} data-fate=${way.fate} data-best=${way.best ? "yes" : null}
         onClick=${() => onPick(way)} onKeyDown=${(event) => press(event, way)}>
         <rect class=${kind("node", way)} x=${x - WIDE / 2} y=${y - HIGH / 2} width=${WIDE} height=${HIGH} rx="6" />
-        <text x=${x} y=${y - 1}>${short(piece(way.text))}</text><text class="small" x=${x} y=${y + 11}>${shown(way.sum)}</text></g>`)}
+        <text x=${x} y=${y - 1}>${short(piece(way.text))}</text><text class="small" x=${x} y=${y + 11}>
+          ${shown(way.sum)}</text></g>`,
+      )}
     </svg></div>`;
 }
 

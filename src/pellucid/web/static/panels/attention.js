@@ -1,4 +1,4 @@
-// Panel 8: who looks at whom; three kinds of attention, every layer, every head, as a matrix or as lines.
+// Attention weights: three kinds, every layer, every head, as a matrix or as lines.
 import { useEffect, useRef } from "preact/hooks";
 import { html } from "page/html.js";
 import { choose, depth, layer, look, model, place, view } from "page/store.js";
@@ -10,9 +10,13 @@ import { piece, pixelOf, scheme, shown } from "page/drawing/colours.js";
 import { read } from "page/panels/tokens.js";
 
 export const KINDS = [
-  ["encoder", "Encoder", "Each source token looks at all source tokens"],
-  ["decoder", "Decoder", "Each written token looks at those before it, and at none after: they are masked"],
-  ["cross", "Cross", "Each written token looks at the source"],
+  ["encoder", "Encoder", "Each source token attends to all source tokens"],
+  [
+    "decoder",
+    "Decoder",
+    "Each output token attends to itself and those before it; those after it are masked",
+  ],
+  ["cross", "Cross", "Each output token attends to the source"],
 ];
 /** The layer that stands for the mean of all, in the view. */
 export const ALL_LAYERS = -2;
@@ -57,38 +61,67 @@ export function Attention() {
   return html`
     <h2>Attention</h2>
     <${Pager} mean=${true} />
-    <div class="pager"><${Radios} label="Drawn as" options=${[[MATRIX, "matrix"], [LINES, "lines"]]} value=${Math.min(lines, LINES)} onChoose=${(value) => choose({ lines: value })} />
-      ${lines !== MATRIX && html`<span class="hint">${lines === PINNED ? html`<b>${rows[chosen[0]]}</b> is pinned. <button onClick=${() => choose({ lines: LINES })}>let it go</button>` : "Click a token on the left to pin it."}</span>`}</div>
+    <div class="pager"><${Radios} label="Drawn as" options=${[
+      [MATRIX, "matrix"],
+      [LINES, "lines"],
+    ]} value=${Math.min(lines, LINES)} onChoose=${(value) => choose({ lines: value })} />
+      ${
+        lines !== MATRIX &&
+        html`<span class="hint">${
+          lines === PINNED
+            ? html`<b>${rows[chosen[0]]}
+        </b> is pinned. <button onClick=${() => choose({ lines: LINES })}>Unpin</button>`
+            : "Click a token on the left to pin it."
+        }</span>`
+      }</div>
     <p>${KINDS.find(([id]) => id === kind)[2]}. A row sums to 1.</p>
-    ${found && html`<div class="side-by-side">
-      ${lines === MATRIX
-        ? html`<${Matrix} label="attention weights" ...${shared} values=${weight} cell=${size > 40 ? 12 : 22}
+    ${
+      found &&
+      html`<div class="side-by-side">
+      ${
+        lines === MATRIX
+          ? html`<${Matrix} label="attention weights" ...${shared} values=${weight} cell=${size > 40 ? 12 : 22}
             hidden=${kind === "decoder" ? (i, j) => j > i : null} />`
-        : html`<div class="grow"><${Lines} label="attention weights as lines" ...${shared} weight=${weight} pinned=${lines === PINNED ? chosen[0] : null}
+          : html`<div class="grow"><${Lines} label="attention weights as lines" ...${shared} weight=${weight}
+            pinned=${lines === PINNED ? chosen[0] : null}
               onPin=${(i) => choose(i === null ? { lines: LINES } : { lines: PINNED, row: i })} />
-            <${Twin} label="attention weights" rows=${rows} columns=${columns} values=${weight} /></div>`}
+            <${Twin} label="attention weights" rows=${rows} columns=${columns} values=${weight} /></div>`
+      }
       <div class="aside">
-        ${all ? html`<p class="hint">The mean of all ${layers.length} layers.</p>` : html`<${Thumbnails} weights=${found[0]} />`}
+        ${
+          all
+            ? html`<p class="hint">The mean of all ${layers.length} layers.</p>`
+            : html`<${Thumbnails}
+          weights=${found[0]} />`
+        }
         <p><b>${rows[chosen[0]]}</b> gives <b>${columns[chosen[1]]}</b> a weight of${" "}
           <output data-weight>${shown(weight(...chosen))}</output>.
-          ${head >= 0 && !all && html` <button onClick=${() => choose({ panel: "cell" })}>How this number comes about</button>`}</p>
-        <p class="hint">The row of ${rows[chosen[0]]} adds up to <output data-row-sum>${shown(columns.reduce((sum, _, j) => sum + weight(chosen[0], j), 0))}</output>.</p>
+          ${
+            head >= 0 &&
+            !all &&
+            html` <button onClick=${() => choose({ panel: "cell" })}>How this number is
+            computed</button>`
+          }</p>
+        <p class="hint">The row of ${rows[chosen[0]]} adds up to <output data-row-sum>
+          ${shown(columns.reduce((sum, _, j) => sum + weight(chosen[0], j), 0))}</output>.</p>
       </div>
-    </div>`}`;
+    </div>`
+    }`;
 }
 
 /** Kind, layer and head; arrow keys work in each. mean: also the mean of the heads and of the layers. */
 export function Pager({ mean: offersMean = false, kinds = KINDS }) {
   const { kind, head, layer: wanted } = view.value;
-  const heads = model.value.heads;
-  const number = (label, value, count, set, mean) => html`
+  const heads = model.value.num_heads;
+  const number = (label, value, count, set, meanValue) => html`
     <label>${label} <select value=${value} onChange=${(event) => set(Number(event.target.value))}>
-      ${offersMean && html`<option value=${mean}>mean</option>`}
+      ${offersMean && html`<option value=${meanValue}>mean</option>`}
       ${Array.from({ length: count }, (_, i) => html`<option value=${i}>${i + 1}</option>`)}</select></label>`;
   const chosenLayer = offersMean && wanted === ALL_LAYERS ? ALL_LAYERS : layer.value;
   const chosenHead = offersMean ? Math.min(head, heads - 1) : Math.max(0, Math.min(head, heads - 1));
   return html`<div class="pager">
-    <${Radios} label="Kind" options=${kinds.map(([id, name]) => [id, name])} value=${kind} onChoose=${(id) => choose({ kind: id })} />
+    <${Radios} label="Kind" options=${kinds.map(([id, name]) => [id, name])} value=${kind} onChoose=${(id) =>
+      choose({ kind: id })} />
     ${number("Layer", chosenLayer, depth(kind), (value) => choose({ layer: value }), ALL_LAYERS)}
     ${number("Head", chosenHead, heads, (value) => choose({ head: value }), -1)}
   </div>`;
@@ -98,8 +131,13 @@ export function Pager({ mean: offersMean = false, kinds = KINDS }) {
 export function Thumbnails({ weights, panel = null }) {
   const { head } = view.value;
   const [count] = weights.shape;
-  const options = Array.from({ length: count }, (_, h) => [h, html`<${Thumbnail} weights=${weights} head=${h} /><small>${h + 1}</small>`, `head ${h + 1}`]);
-  return html`<${Radios} kind="thumbs" label="Head" options=${options} value=${head} onChoose=${(h) => choose(panel ? { head: h, panel } : { head: h })} />`;
+  const options = Array.from({ length: count }, (_, h) => [
+    h,
+    html`<${Thumbnail} weights=${weights} head=${h} /><small>${h + 1}</small>`,
+    `head ${h + 1}`,
+  ]);
+  return html`<${Radios} kind="thumbs" label="Head" options=${options} value=${head} onChoose=${(h) =>
+    choose(panel ? { head: h, panel } : { head: h })} />`;
 }
 
 function Thumbnail({ weights, head }) {
@@ -109,8 +147,13 @@ function Thumbnail({ weights, head }) {
   useEffect(() => {
     const pen = canvas.current.getContext("2d");
     const image = pen.createImageData(columns, rows);
-    weights.rows(head).forEach((row, i) => row.forEach((value, j) => image.data.set(pixelOf(value), 4 * (i * columns + j))));
+    weights
+      .rows(head)
+      .forEach((row, i) => row.forEach((value, j) => image.data.set(pixelOf(value), 4 * (i * columns + j))));
     pen.putImageData(image, 0, 0);
   }, [weights, head, scheme.value]);
-  return html`<canvas ref=${canvas} width=${columns} height=${rows} aria-hidden="true" style=${{ width: `${size * columns}px`, height: `${size * rows}px` }}></canvas>`;
+  return html`<canvas ref=${canvas} width=${columns} height=${rows} aria-hidden="true" style=${{
+    width: `${size * columns}px`,
+    height: `${size * rows}px`,
+  }}></canvas>`;
 }

@@ -1,4 +1,4 @@
-// Panels 9 and 10: one cell of an attention map, recomputed by hand in six steps; the mixing formula.
+// One attention weight, recomputed in six steps, and the weighted sum of the values.
 import { html } from "page/html.js";
 import { choose, layer, look, model, place, view } from "page/store.js";
 import { useTensors } from "page/tensors.js";
@@ -15,15 +15,25 @@ export function Cell() {
   const [rows, columns] = sides(trace, kind);
   const i = Math.min(row, rows.length - 1);
   const j = Math.min(column, columns.length - 1);
-  const head = Math.max(0, Math.min(wanted, model.value.heads - 1));
+  const head = Math.max(0, Math.min(wanted, model.value.num_heads - 1));
   return html`
-    <h2>Six steps for one cell</h2>
+    <h2>Attention step by step</h2>
     <${Pager} />
     <div class="pager">
       <${Choice} label="from" names=${rows} value=${i} onChoose=${(value) => choose({ row: value })} />
       <${Choice} label="to" names=${columns} value=${j} onChoose=${(value) => choose({ column: value })} />
     </div>
-    ${found && html`<${Steps} tensors=${found} ...${{ head, i, j, rows, columns, masked: kind === "decoder" && j > i }} />`}`;
+    ${
+      found &&
+      html`<${Steps} tensors=${found} ...${{
+        head,
+        i,
+        j,
+        rows,
+        columns,
+        masked: kind === "decoder" && j > i,
+      }} />`
+    }`;
 }
 
 function Choice({ label, names, value, onChoose }) {
@@ -56,22 +66,30 @@ export function six(tensors, head, i, j, heads) {
 }
 
 function Steps({ tensors, head, i, j, rows, columns, masked }) {
-  const cell = six(tensors, head, i, j, model.value.heads);
+  const cell = six(tensors, head, i, j, model.value.num_heads);
   const [from, to] = [rows[i], columns[j]];
   return html`<ol class="six">
-    <li><h3>Query and key</h3><p>q(${from}) asks, k(${to}) answers: ${cell.width} numbers each.</p>
+    <li><h3>Query and key</h3><p>The query of ${from} and the key of ${to}: ${cell.width} numbers each.</p>
       <${Strip} name="q" values=${cell.query} /><${Strip} name="k" values=${cell.key} /></li>
-    <li><h3>Their products, added up</h3><${Strip} name="q·k" values=${cell.products} />
+    <li><h3>Dot product</h3><${Strip} name="q·k" values=${cell.products} />
       <p>Sum: <output data-step="score">${shown(cell.sum)}</output></p></li>
     <li><h3>Divided by √${cell.width}</h3>
-      <p>${shown(cell.score)} ÷ ${shown(Math.sqrt(cell.width))} = <output data-step="scaled">${masked ? shown(-Infinity) : shown(cell.scaled)}</output></p></li>
-    <li><h3>The mask</h3><p>${masked ? "This token comes later, so it is hidden: −∞ in place of the score." : "Nothing is hidden here."}</p></li>
-    <li><h3>Softmax over the row</h3><p>e to the power of each, divided by their sum, which makes weights that add up to 1.</p>
-      <${Strip} name="scores" values=${cell.scaledRow} chosen=${j} /><${Strip} name="weights" values=${cell.weightRow} chosen=${j} largest=${1} />
+      <p>${shown(cell.score)} ÷ ${shown(Math.sqrt(cell.width))} = <output data-step="scaled">
+        ${masked ? shown(-Infinity) : shown(cell.scaled)}</output></p></li>
+    <li><h3>Mask</h3><p>${
+      masked
+        ? "This token comes later, so it is masked: −∞ in place of the " + "score."
+        : "Nothing is masked here."
+    }</p></li>
+    <li><h3>Softmax over the row</h3><p>The exponential of each score, divided by their sum, gives weights that
+      add up to 1.</p>
+      <${Strip} name="scores" values=${cell.scaledRow} chosen=${j} />
+        <${Strip} name="weights" values=${cell.weightRow} chosen=${j} largest=${1} />
       <p>Weight of ${to}: <output data-step="weight">${shown(cell.weight)}</output></p></li>
-    <li><h3>Weight times value, added up</h3>
+    <li><h3>Weighted sum of the values</h3>
       <${Mixing} ...${{ cell, from, columns }} />
-      <${Strip} name=${`v(${to})`} values=${cell.value} /><${Strip} name=${`z(${from})`} values=${cell.mixed} /></li>
+      <${Strip} name=${`v(${to})`} values=${cell.value} /><${Strip} name=${`z(${from})`} values=${cell.mixed} />
+        </li>
   </ol>`;
 }
 
@@ -81,16 +99,27 @@ function Mixing({ cell, from, columns }) {
   const most = order.slice(0, 6);
   const rest = order.slice(6).reduce((sum, place_) => sum + cell.weightRow[place_], 0);
   const total = cell.weightRow.reduce((a, b) => a + b, 0);
-  return html`<p class="formula">z(${from}) = ${most.map((place_, n) => html`${n > 0 && " + "}<span><output data-mix>${cell.weightRow[place_].toFixed(2)}</output>·v(${columns[place_]})</span>`)}
+  return html`<p class="formula">z(${from}) = ${most.map(
+    (place_, n) =>
+      html`${n > 0 && " + "}<span><output data-mix>${cell.weightRow[place_].toFixed(2)}
+        </output>·v(${columns[place_]})</span>`,
+  )}
     ${order.length > 6 && html` + <small>${rest.toFixed(2)} for the ${order.length - 6} others</small>`}
     <small> (the weights add up to <output data-step="total">${shown(total)}</output>)</small></p>`;
 }
 
 /** A vector as a strip of coloured cells. */
 export function Strip({ name, values, chosen = null, largest = null }) {
-  const top = largest ?? Math.max(1e-9, ...Array.from(values, (value) => (Number.isFinite(value) ? Math.abs(value) : 0)));
+  const top =
+    largest ??
+    Math.max(1e-9, ...Array.from(values, (value) => (Number.isFinite(value) ? Math.abs(value) : 0)));
   return html`<figure class="strip"><figcaption>${name}</figcaption>
-    <div role="img" aria-label=${`${name}: ${values.length} numbers`}>${Array.from(values, (value, place_) => html`
-      <i class=${place_ === chosen ? "chosen" : null} style=${{ background: colourOf(Number.isFinite(value) ? value / top : 0) }}
-        title=${`${place_}: ${shown(value)}`}></i>`)}</div></figure>`;
+    <div role="img" aria-label=${`${name}: ${values.length} numbers`}>${Array.from(
+      values,
+      (value, place_) => html`
+      <i class=${place_ === chosen ? "chosen" : null} style=${{
+        background: colourOf(Number.isFinite(value) ? value / top : 0),
+      }}
+        title=${`${place_}: ${shown(value)}`}></i>`,
+    )}</div></figure>`;
 }

@@ -1,4 +1,4 @@
-// Panel 11: who may look at whom; a second sentence makes the padding appear.
+// Attention masks; a second sentence makes padding appear.
 import { useEffect, useState } from "preact/hooks";
 import { html } from "page/html.js";
 import * as api from "page/api.js";
@@ -22,11 +22,49 @@ export function masksOf(batch, row) {
   const own = (i, j) => batch.target_padding[row][j];
   const read = (i, j) => batch.source_padding[row][j];
   return [
-    { id: "causal", title: "Causal", says: "No token sees those that come after it.", rows: target, columns: target, values: (i, j) => batch.causal[i][j] },
-    { id: "padding", title: "Padding of the output", says: "Nobody looks at padding.", rows: target, columns: target, values: own },
-    { id: "decoder", title: "Decoder: both together", says: "Used by the decoder's self-attention.", rows: target, columns: target, values: (i, j) => batch.decoder[row][i][j], both: (i, j) => batch.causal[i][j] & own(i, j) },
-    { id: "encoder", title: "Encoder: padding of the source", says: "Used by the encoder's self-attention.", rows: source, columns: source, values: (i, j) => batch.encoder[row][i][j], both: read },
-    { id: "cross", title: "Encoder-decoder", says: "Used by the cross-attention: output rows, source columns.", rows: target, columns: source, values: (i, j) => batch.cross[row][i][j], both: read },
+    {
+      id: "causal",
+      title: "Causal",
+      says: "No token attends to those after it.",
+      rows: target,
+      columns: target,
+      values: (i, j) => batch.causal[i][j],
+    },
+    {
+      id: "padding",
+      title: "Padding of the output",
+      says: "No token attends to padding.",
+      rows: target,
+      columns: target,
+      values: own,
+    },
+    {
+      id: "decoder",
+      title: "Decoder: both combined",
+      says: "Used by the decoder's self-attention.",
+      rows: target,
+      columns: target,
+      values: (i, j) => batch.decoder[row][i][j],
+      both: (i, j) => batch.causal[i][j] & own(i, j),
+    },
+    {
+      id: "encoder",
+      title: "Encoder: padding of the source",
+      says: "Used by the encoder's self-attention.",
+      rows: source,
+      columns: source,
+      values: (i, j) => batch.encoder[row][i][j],
+      both: read,
+    },
+    {
+      id: "cross",
+      title: "Encoder-decoder",
+      says: "Used by the cross-attention: output rows, source columns.",
+      rows: target,
+      columns: source,
+      values: (i, j) => batch.cross[row][i][j],
+      both: read,
+    },
   ];
 }
 
@@ -34,10 +72,12 @@ export function masksOf(batch, row) {
 export function counted({ rows, columns, values, both }) {
   let open = 0;
   let same = true;
-  rows.forEach((_, i) => columns.forEach((__, j) => {
-    open += values(i, j);
-    if (both && both(i, j) !== values(i, j)) same = false;
-  }));
+  rows.forEach((_, i) =>
+    columns.forEach((__, j) => {
+      open += values(i, j);
+      if (both && both(i, j) !== values(i, j)) same = false;
+    }),
+  );
   return { open, all: rows.length * columns.length, same };
 }
 
@@ -51,40 +91,66 @@ export function Masks() {
     let wanted = true;
     const q = second.trim() ? [trace.source, second] : [trace.source];
     const told = (batch) => wanted && setFound(batch);
-    const timer = setTimeout(() => api.masks({ q, source: from.value, target: to.value }).then(told, told), 200);
+    const timer = setTimeout(
+      () => api.masks({ q, source: from.value, target: to.value }).then(told, told),
+      200,
+    );
     return () => {
       wanted = false;
       clearTimeout(timer);
     };
   }, [trace, second]);
-  if (api.offline) return html`<h2>Masks</h2><p class="hint">Two sentences in one batch need the server; start it with <code>pellucid serve</code>.</p>`;
+  if (api.offline)
+    return html`<h2>Masks</h2><p class="hint">Two sentences in one batch need the server; start it with <code>
+      pellucid serve</code>.</p>`;
   const batch = found && !(found instanceof Error) ? found : null;
   const at = batch ? Math.min(row, batch.source.length - 1) : 0;
   return html`
     <h2>Masks</h2>
-    <p>A mask says who may look at whom. The decoder must not see what it has yet to write; and when two sentences of different
-      length are read as one batch, the shorter one is filled up with PAD, which nobody may look at.</p>
-    <p><label>A second sentence <input class="wide" value=${second} maxlength="1000" onInput=${(event) => setSecond(event.target.value)} /></label></p>
+    <p>A mask says which token may attend to which. The decoder must not see the tokens that it has yet to
+      predict; and when two sentences of different length are in one batch, the shorter one is padded with PAD,
+      which no token may attend to.</p>
+    <p><label>A second sentence <input class="wide" value=${second} maxlength="1000" onInput=${(event) =>
+      setSecond(event.target.value)} /></label></p>
     ${found instanceof Error && html`<p class="error" role="alert">${found.message}</p>`}
-    ${batch && html`
+    ${
+      batch &&
+      html`
       <h3>The batch</h3>
-      ${batch.source.map((_, number) => html`<div class="batch-row"><small>sentence ${number + 1}</small>
+      ${batch.source.map(
+        (_, number) => html`<div class="batch-row"><small>sentence ${number + 1}</small>
         <${Row} tokens=${batch.source[number].map(([id, text]) => ({ id, text }))} />
-        <${Row} tokens=${batch.target[number].map(([id, text]) => ({ id, text }))} /></div>`)}
-      <p class="hint">Read with padding, a logit differs from that of the sentence alone by at most${" "}
-        <output data-difference>${shown(batch.difference)}</output>: the padding is not seen.</p>
-      ${batch.source.length > 1 && html`<div class="pager">Masks of <${Radios} label="Sentence" value=${at} onChoose=${setRow}
-        options=${batch.source.map((_, number) => [number, `sentence ${number + 1}`])} /></div>`}
-      <div class="side-by-side">${masksOf(batch, at).map((mask) => html`<${Mask} ...${mask} />`)}</div>`}`;
+        <${Row} tokens=${batch.target[number].map(([id, text]) => ({ id, text }))} /></div>`,
+      )}
+      <p class="hint">With padding, the logits differ from those of the sentence alone by at most${" "}
+        <output data-difference>${shown(batch.difference)}</output>: padding has no effect.</p>
+      ${
+        batch.source.length > 1 &&
+        html`<div class="pager">Masks of <${Radios} label="Sentence" value=${at} onChoose=${setRow}
+        options=${batch.source.map((_, number) => [number, `sentence ${number + 1}`])} /></div>`
+      }
+      <div class="side-by-side">${masksOf(batch, at).map((mask) => html`<${Mask} ...${mask} />`)}</div>`
+    }`;
 }
 
 function Mask(mask) {
   const { open, all, same } = counted(mask);
   const longest = Math.max(...mask.rows.map((name) => Math.min(14, name.length)));
-  const size = Math.max(2.5, Math.min(18, (284 - 7.2 * longest) / Math.max(mask.rows.length, mask.columns.length)));
+  const size = Math.max(
+    2.5,
+    Math.min(18, (284 - 7.2 * longest) / Math.max(mask.rows.length, mask.columns.length)),
+  );
   return html`<section class="mask"><h3>${mask.title}</h3><p class="hint">${mask.says}</p>
-    <${Matrix} label=${`${mask.title} mask`} rows=${mask.rows} columns=${mask.columns} values=${mask.values} cell=${size}
+    <${Matrix} label=${`${mask.title} mask`} rows=${mask.rows} columns=${mask.columns} values=${mask.values}
+      cell=${size}
       hidden=${(i, j) => !mask.values(i, j)} />
-    <p class="hint"><output data-open=${mask.id}>${open}</output> of ${all} cells may be looked at.
-      ${mask.both && html` ${same ? "As the model used it; it is what its parts make." : "The model used something else than its parts make."}`}</p></section>`;
+    <p class="hint"><output data-open=${mask.id}>${open}</output> of ${all} cells are allowed.
+      ${
+        mask.both &&
+        html` ${
+          same
+            ? "As the model used it: the combination of its parts."
+            : "The model used " + "something other than the combination of its parts."
+        }`
+      }</p></section>`;
 }

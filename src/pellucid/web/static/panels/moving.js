@@ -1,4 +1,4 @@
-// What moving a word changes: two words change places, the sentence is read again.
+// What word order changes: two words are swapped, and the sentence is read again.
 import { useState } from "preact/hooks";
 import { html } from "page/html.js";
 import * as api from "page/api.js";
@@ -6,14 +6,22 @@ import { look, model } from "page/store.js";
 import { fetched } from "page/tensors.js";
 import { percent, piece } from "page/drawing/colours.js";
 
-const ADDED = "The embedding belongs to the token and never changes; with its position only what moved changes; after the encoder, where all look at all, everything does.";
+const ADDED =
+  "The embedding belongs to the token and never changes; with its position only what moved changes; after the " +
+  "encoder, where all tokens attend to each other, everything does.";
 const SAYS = {
   sinusoidal: ADDED,
   learned: ADDED,
-  rotary: "Nothing is added to the embedding, so nothing changes there; the turns inside the encoder's attention make the difference.",
-  none: "This model has no positions, so that but for rounding no vector changes, wherever its token stands.",
+  rotary:
+    "Nothing is added to the embedding, so nothing changes there; the rotations inside the encoder's attention " +
+    "make the difference.",
+  none: "This model has no positions, so that but for rounding no vector changes, wherever its token is.",
 };
-const STAGES = [["source.tokens", "embedding"], ["source.state", "with position"], ["encoder.output", "after the encoder"]];
+const STAGES = [
+  ["source.tokens", "embedding"],
+  ["source.state", "with position"],
+  ["encoder.output", "after the encoder"],
+];
 
 /** The words of a text and the gaps between them; two words exchanged. Pure. */
 export function exchanged(text, first, second) {
@@ -51,17 +59,23 @@ export function Moving() {
   const read = async () => {
     try {
       const other = await api.trace({ ...asked, q: text, prefix: [] });
-      const tensors = await Promise.all(STAGES.flatMap(([path]) => [fetched(trace, path), fetched(other, path)]));
+      const tensors = await Promise.all(
+        STAGES.flatMap(([path]) => [fetched(trace, path), fetched(other, path)]),
+      );
       setFound({ trace, other, tensors });
     } catch (error) {
       setFound({ trace, error });
     }
   };
-  const pick = (index) => html`<select aria-label=${index ? "second word" : "first word"} value=${index ? second : first}
-    onChange=${(event) => setPair(pair.with(index, Number(event.target.value)))}>${words.map((word, place) => html`<option value=${place}>${word} (${place + 1})</option>`)}</select>`;
+  const pick = (
+    index,
+  ) => html`<select aria-label=${index ? "second word" : "first word"} value=${index ? second : first}
+    onChange=${(event) => setPair(pair.with(index, Number(event.target.value)))}>
+      ${words.map((word, place) => html`<option value=${place}>${word} (${place + 1})</option>`)}</select>`;
   const fresh = found?.trace === trace ? found : null;
-  return html`<h3>What moving a word changes</h3>
-    <div class="pager">Let ${pick(0)} and ${pick(1)} change places <button onClick=${read} disabled=${first === second}>and read it again</button></div>
+  return html`<h3>What word order changes</h3>
+    <div class="pager">Swap ${pick(0)} and ${pick(1)} <button onClick=${read} disabled=${first === second}>and
+      read again</button></div>
     ${fresh?.error && html`<p class="error" role="alert">${fresh.error.message}</p>`}
     ${fresh?.other && html`<${Changes} ...${fresh} />`}`;
 }
@@ -71,14 +85,24 @@ function Changes({ trace, other, tensors }) {
   const place = partners(before, other.tokens[0]);
   return html`<p>“${other.source}” becomes “${other.text}”.</p>
     <div class="scroll"><table class="amounts moving" aria-label="what changed for each token">
-      <thead><tr><th>token</th><th>position</th>${STAGES.map(([, name]) => html`<th colspan="2">${name}</th>`)}</tr></thead>
-      <tbody>${before.map(([, text], i) => html`<tr class=${place[i] !== i ? "chosen" : null}><th scope="row">${piece(text)}</th>
+      <thead><tr><th>token</th><th>position</th>${STAGES.map(([, name]) => html`<th colspan="2">${name}</th>`)}
+        </tr></thead>
+      <tbody>${before.map(
+        (
+          [, text],
+          i,
+        ) => html`<tr class=${place[i] !== i ? "chosen" : null}><th scope="row">${piece(text)}</th>
         <td>${place[i] === null ? `${i} → gone` : place[i] === i ? i : `${i} → ${place[i]}`}</td>
         ${STAGES.map(([path], stage) => {
           if (place[i] === null) return html`<td></td><td></td>`;
           const change = different(tensors[2 * stage].row(i), tensors[2 * stage + 1].row(place[i]));
-          return html`<td class="amount"><i class="above" style=${{ width: `${Math.min(100, 100 * change).toFixed(1)}%` }}></i></td>
+          return html`<td class="amount"><i class="above" style=${{
+            width: `${Math.min(100, 100 * change).toFixed(1)}%`,
+          }}></i></td>
             <td><output data-change=${path} data-token=${i}>${percent(change)}</output></td>`;
-        })}</tr>`)}</tbody></table></div>
-    <p class="hint">The difference of a token's vectors, before and after the exchange, as a share of their length. ${SAYS[model.value.positions]}</p>`;
+        })}</tr>`,
+      )}</tbody></table></div>
+    <p class="hint">Difference between a token's vectors before and after the swap, relative to their norm. ${
+      SAYS[model.value.position_encoding]
+    }</p>`;
 }

@@ -1,8 +1,22 @@
-// Panels 1 to 4: two panes, other words, alignment and confidence.
+// Two panes, other words, alignment and confidence.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "page/html.js";
 import * as api from "page/api.js";
-import { about, answer, forget, from, history, look, lookInside, open, swap, text, to, translateNow, translateSoon } from "page/store.js";
+import {
+  about,
+  answer,
+  forget,
+  from,
+  history,
+  look,
+  lookInside,
+  open,
+  swap,
+  text,
+  to,
+  translateNow,
+  translateSoon,
+} from "page/store.js";
 import { percent, piece } from "page/drawing/colours.js";
 
 const LANGUAGES = new Intl.DisplayNames(["en"], { type: "language" });
@@ -32,19 +46,23 @@ export function Translate() {
     <section class="translate" aria-label="Translate">
       <div class="ways">
         <${Way} />
-        <button class="swap" disabled=${!both} onClick=${swap} title="Swap the languages">⇄<span class="unseen">Swap the languages</span></button>
+        <button class="swap" disabled=${!both} onClick=${swap} title="Swap the languages">⇄<span class="unseen">
+          Swap the languages</span></button>
       </div>
       <div class="panes">
         <div class="pane">
           <label class="unseen" for="source">Text in ${named(from.value)}</label>
-          <textarea id="source" ref=${box} lang=${from.value} dir="auto" rows="4" maxlength="20000" value=${text.value}
+          <textarea id="source" ref=${box} lang=${from.value} dir="auto" rows="4" maxlength="20000"
+            value=${text.value}
             placeholder=${`Write in ${named(from.value)} …`} onInput=${type} autofocus></textarea>
           ${result && html`<${Side} side="source" ...${{ result, light, setLight }} />`}
         </div>
         <div class="pane" aria-live="polite" aria-busy=${busy}>
-          ${error
-            ? html`<p class="error" role="alert">${error}</p>`
-            : html`<p class="result" lang=${to.value} dir="auto">${result?.translatedText ?? ""}</p>`}
+          ${
+            error
+              ? html`<p class="error" role="alert">${error}</p>`
+              : html`<p class="result" lang=${to.value} dir="auto">${result?.translatedText ?? ""}</p>`
+          }
           ${result && html`<${Side} side="target" ...${{ result, light, setLight }} />`}
           ${result && html`<div class="tools"><${Copy} text=${result.translatedText} /></div>`}
         </div>
@@ -87,8 +105,11 @@ function Side({ side, result, light, setLight }) {
       })}</p>`;
     })}
     ${side === "target" && other && html`<${OtherWords} ...${{ result, other, close: () => setOther(null) }} />`}
-    ${side === "target" && html`<p class="hint">Underlined by confidence. Point at a word for what it looked at
-      (attention, not proof); click it for other words.</p>`}
+    ${
+      side === "target" &&
+      html`<p class="hint">Underlined by confidence. Hover over a word to see what it attended to (attention is
+        not an explanation); click it for alternatives.</p>`
+    }
   </div>`;
 }
 
@@ -105,25 +126,55 @@ function OtherWords({ result, other, close }) {
   const sentence = result.sentences[other.number];
   useEffect(() => {
     let wanted = true;
-    const body = { q: sentence.source, source: from.value, target: to.value, position: other.place, begin: sentence.begin ?? [] };
+    const body = {
+      q: sentence.source,
+      source: from.value,
+      target: to.value,
+      position: other.place,
+      begin: sentence.begin ?? [],
+    };
     setFound(null);
-    api.alternatives(body).then((list) => wanted && setFound(list), (error) => wanted && setFound(error));
-    return () => { wanted = false; };
+    api.alternatives(body).then(
+      (list) => wanted && setFound(list),
+      (error) => wanted && setFound(error),
+    );
+    return () => {
+      wanted = false;
+    };
   }, [sentence, other.place]);
   const take = (one) => {
     const { text: said, tokens, begin } = one;
-    const sentences = result.sentences.with(other.number, { ...sentence, text: said, tokens, begin, probabilities: null, attention: null });
-    answer.value = { ...answer.value, result: { ...result, sentences, translatedText: result.translatedText.replace(sentence.text, () => said) } };
+    const sentences = result.sentences.with(other.number, {
+      ...sentence,
+      text: said,
+      tokens,
+      begin,
+      probabilities: null,
+      attention: null,
+    });
+    answer.value = {
+      ...answer.value,
+      result: {
+        ...result,
+        sentences,
+        translatedText: result.translatedText.replace(sentence.text, () => said),
+      },
+    };
     if (open.value && sentences.length === 1) lookInside({ prefix: begin });
     close();
   };
-  return html`<div class="others" role="dialog" aria-label="Other words">
+  return html`<div class="others" role="dialog" aria-label="Alternatives">
     <button class="close" onClick=${close} aria-label="Close">×</button>
     ${!found && html`<p class="busy">…</p>`}
     ${found instanceof Error && html`<p class="error">${found.message}</p>`}
-    ${Array.isArray(found) && html`<ul>${found.map((one) => html`<li>
+    ${
+      Array.isArray(found) &&
+      html`<ul>${found.map(
+        (one) => html`<li>
       <button onClick=${() => take(one)}><b>${piece(one.token)}</b> <small>${percent(one.probability)}</small>
-      <span>${one.text}</span></button></li>`)}</ul>`}
+      <span>${one.text}</span></button></li>`,
+      )}</ul>`
+    }
   </div>`;
 }
 
@@ -145,7 +196,7 @@ function LookButton() {
     if (open.value) lookInside();
   };
   return html`<p><button class="look" aria-expanded=${open.value} disabled=${!text.value.trim()} onClick=${toggle}>
-    ${open.value ? "Hide the inside" : "Look inside"}</button>${look.value.busy && html` <span class="busy">…</span>`}</p>`;
+    ${open.value ? "Close" : "Look inside"}</button>${look.value.busy && html` <span class="busy">…</span>`}</p>`;
 }
 
 function Earlier() {
@@ -154,8 +205,10 @@ function Earlier() {
     [from.value, to.value, text.value] = [one.from, one.to, one.q];
     translateSoon(0);
   };
-  return html`<details class="earlier"><summary>Earlier</summary>
-    <ul>${history.value.map((one) => html`<li><button onClick=${() => again(one)}>
-      <span>${one.q}</span> <small>${one.translated}</small></button></li>`)}</ul>
-    <button onClick=${forget}>Forget all</button></details>`;
+  return html`<details class="earlier"><summary>History</summary>
+    <ul>${history.value.map(
+      (one) => html`<li><button onClick=${() => again(one)}>
+      <span>${one.q}</span> <small>${one.translated}</small></button></li>`,
+    )}</ul>
+    <button onClick=${forget}>Clear history</button></details>`;
 }

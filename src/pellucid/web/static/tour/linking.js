@@ -1,6 +1,22 @@
 // Which head links two words of the source most: found in the data, not known beforehand. Pure.
 
-const PRONOUNS = new Set(["it", "he", "she", "they", "him", "her", "them", "il", "elle", "ils", "elles", "lui", "er", "sie", "es"]);
+const PRONOUNS = new Set([
+  "it",
+  "he",
+  "she",
+  "they",
+  "him",
+  "her",
+  "them",
+  "il",
+  "elle",
+  "ils",
+  "elles",
+  "lui",
+  "er",
+  "sie",
+  "es",
+]);
 
 /** The words of the source, each with the places of its pieces; the tag and the end symbol are none. */
 export function words(trace) {
@@ -8,10 +24,14 @@ export function words(trace) {
   const tokens = trace.tokens[0];
   tokens.forEach(([, text], place) => {
     if (place === tokens.length - 1 || /^<2.*>$|^>>.*<<$/.test(text)) return;
-    const begins = text.startsWith("▁") || !found.length || /^[^\p{L}\p{N}<]/u.test(text) || /[^\p{L}\p{N}]$/u.test(found.at(-1).text);
+    const begins =
+      text.startsWith("▁") ||
+      !found.length ||
+      /^[^\p{L}\p{N}<]/u.test(text) ||
+      /[^\p{L}\p{N}]$/u.test(found.at(-1).text);
     const letters = text.replaceAll("▁", "");
     if (begins) found.push({ text: letters, places: [place] });
-    else found.at(-1).places.push(place), (found.at(-1).text += letters);
+    else (found.at(-1).places.push(place), (found.at(-1).text += letters));
   });
   return found.filter(({ text }) => /[\p{L}\p{N}]/u.test(text));
 }
@@ -28,7 +48,10 @@ export function question(trace) {
   return { from, to: all.filter((word) => word !== from), pronoun: false };
 }
 
-/** The strongest link of the word: { layer, head, row, column, weight, from, to, even }, or null. weights: a tensor for each layer. */
+/**
+ * The strongest link of the word: { layer, head, row, column, weight, from, to, even }, or null. Pure.
+ * weights: a tensor for each layer.
+ */
 export function strongest(trace, weights) {
   const { from, to } = question(trace);
   if (!from || !to.length) return null;
@@ -43,7 +66,17 @@ export function strongest(trace, weights) {
     }
   });
   const values = weights[best.layer];
-  const column = best.word.places.reduce((one, other) => (values.at(best.head, row, other) > values.at(best.head, row, one) ? other : one));
+  const column = best.word.places.reduce((one, other) =>
+    values.at(best.head, row, other) > values.at(best.head, row, one) ? other : one,
+  );
   const even = best.word.places.length / trace.tokens[0].length;
-  return { ...best, column, from: from.text, to: best.word.text, pieces: best.word.places.length, even, heads: weights.length * values.shape[0] };
+  return {
+    ...best,
+    column,
+    from: from.text,
+    to: best.word.text,
+    pieces: best.word.places.length,
+    even,
+    heads: weights.length * values.shape[0],
+  };
 }

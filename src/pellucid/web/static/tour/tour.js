@@ -1,4 +1,4 @@
-// Panel 21: the guided tour, a bar above the panels that leads from one to the next.
+// The guided tour, a bar above the panels that leads from one to the next.
 import { useEffect } from "preact/hooks";
 import { html } from "page/html.js";
 import { offline } from "page/api.js";
@@ -41,7 +41,8 @@ export function Tour() {
     <div class="tour-head"><h2>${stop.title}</h2>
       <span class="tour-moves"><button onClick=${() => goTo(number - 1)} disabled=${number === 0}>‹ back</button>
         <span><output data-stop>${number + 1}</output> of ${STOPS.length}</span>
-        <button class="next" onClick=${() => goTo(number + 1)} disabled=${number === STOPS.length - 1}>next ›</button>
+        <button class="next" onClick=${() => goTo(number + 1)} disabled=${number === STOPS.length - 1}>next ›
+          </button>
         <button onClick=${() => choose({ stop: -1 })} aria-label="End the tour">×</button></span></div>
     ${trace && html`<p aria-live="polite">${stop.text(trace, { link, logs })}</p>`}
     ${stop.lecture && !offline && html`<${Lecture} which=${stop.lecture} />`}
@@ -60,6 +61,8 @@ function Lecture({ which }) {
     own = kept;
     translateNow();
   };
-  if (text.value === sentence) return own && html`<p><button onClick=${() => take(own, null)}>Back to my sentence</button></p>`;
-  return html`<p><button onClick=${() => take(sentence, own ?? text.value)}>Try the lecture's “${sentence}”</button></p>`;
+  if (text.value === sentence)
+    return own && html`<p><button onClick=${() => take(own, null)}>Back to my sentence</button></p>`;
+  return html`<p><button onClick=${() => take(sentence, own ?? text.value)}>Try the lecture's “${sentence}”
+    </button></p>`;
 }
