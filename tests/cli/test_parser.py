@@ -143,6 +143,11 @@ def test_the_help_imports_no_room() -> None:
         (["look", "x", "-o", "x.svg", "--beam", "4"], "--beam-size"),
         (["evaluate", "m", "--beam", "4"], "--beam-size"),
         (["serve", "--characters", "9"], "--char-limit"),
+        (["serve", "--texts", "9"], "--batch-limit"),
+        (["serve", "--per-minute", "9"], "--req-limit"),
+        (["serve", "--seconds", "9"], "--timeout"),
+        (["serve", "--grace", "9"], "--graceful-timeout"),
+        (["serve", "keys", "add", "x", "--per-minute", "9"], "--req-limit"),
     ],
 )
 def test_an_old_option_names_the_new_one(words: list[str], new: str) -> None:

@@ -154,7 +154,7 @@ def test_one_way_at_a_time(start: tuple[MarianMTModel, Bundle], tmp_path: Path) 
     words = start[1].tokenizer
     train = (corpus(write_tsv(tmp_path / "t.tsv", general(30, seed=3))),)
     both = DataConfig(directions=("fr-en", "en-fr"), train=train)
-    with pytest.raises(InputError, match="one way at a time"):
+    with pytest.raises(InputError, match="train one direction at a time"):
         prepare(both, words, tmp_path / "a", workers=1)
     turned = CorpusConfig(path=train[0].path, languages=("en", "fr"))
     mixed = DataConfig(directions=("fr-en",), train=(*train, turned))

@@ -241,7 +241,9 @@ def test_llama_family(family: str, num_kv_heads: int) -> None:
                 )
             )
         )
-        config = our_config(norm="sandwich", activation="geglu_tanh", tie_embeddings="all", **habits)
+        config = our_config(
+            norm="sandwich", activation="geglu_tanh", tie_embeddings="all", **habits
+        )
     ours = DecoderOnly(config).eval()
     copy_llama_like(ours, peer, gain_offset=1.0 if family == "gemma2" else 0.0)
     ids = torch.randint(1, VOCAB, (2, 12))

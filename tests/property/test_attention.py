@@ -74,7 +74,9 @@ def test_readable_and_fused_paths_agree(inputs: tuple[Tensor, ...], masked: bool
 
 
 @SETTINGS
-@given(configs(position_encoding="none", num_heads=2, num_kv_heads=1, d_model=8), st.integers(0, 999))
+@given(
+    configs(position_encoding="none", num_heads=2, num_kv_heads=1, d_model=8), st.integers(0, 999)
+)
 def test_without_positions_order_does_not_matter(config: ModelConfig, seed: int) -> None:
     """Permuting the source permutes the encoder's states and leaves the decoder's logits alone."""
     torch.manual_seed(seed)

@@ -167,7 +167,7 @@ def test_two_learn_from_a_teacher_as_one_does(
 
 
 @pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
-def test_two_go_on_from_an_imported_model_as_one_does(
+def test_two_fine_tune_an_imported_model_as_one_does(
     parallel: str, recipe: Path, tmp_path: Path
 ) -> None:
     write_marian(tmp_path / "public")
@@ -176,7 +176,8 @@ def test_two_go_on_from_an_imported_model_as_one_does(
     begin, end = text.index("[model]"), text.index("[training]")
     text = f'init_from = "imported"\n{text[:begin]}[model]\ndropout = 0.0\n{text[end:]}'
     text = text.replace("[tokenizer]\nvocab_size = 420\n", "").replace('"en-fr"', '"fr-en"')
-    text = text.replace("steps = 8", "steps = 3").replace("learning_rate = 0.01", "learning_rate = 0.0005")
+    text = text.replace("\nsteps = 8", "\nsteps = 3")
+    text = text.replace("learning_rate = 0.01", "learning_rate = 0.0005")
     path = tmp_path / "on.toml"
     path.write_text(text)
     for name in ("train.tsv", "valid.tsv"):
@@ -194,23 +195,23 @@ def test_two_go_on_from_an_imported_model_as_one_does(
 
 
 @pytest.mark.parametrize("optimizer", ["muon", pytest.param("adamw", marks=pytest.mark.slow)])
-def test_shares_equal_copies(optimizer: str, recipe: Path, data: Path, tmp_path: Path) -> None:
-    """FSDP takes the steps that DDP takes, and judges, saves and ends as it does."""
+def test_fsdp_equals_ddp(optimizer: str, recipe: Path, data: Path, tmp_path: Path) -> None:
+    """FSDP takes the same steps as DDP, and validates, saves and ends in the same way."""
     settings = (*EXACT, f"training.optimizer={optimizer}", "training.gradient_accumulation_steps=2")
     settings += ("validation.translate=true", "validation.sentences=5")
-    copies, shares = (new_run(data, tmp_path / name) for name in ("copies", "shares"))
-    for folder, parallel in ((copies, "ddp"), (shares, "fsdp")):
+    ddp, fsdp = (new_run(data, tmp_path / name) for name in ("ddp-run", "fsdp-run"))
+    for folder, parallel in ((ddp, "ddp"), (fsdp, "fsdp")):
         both = (*settings, f"training.parallel={parallel}")
         assert together(2, tmp_path / parallel, train_and_weigh, recipe, folder, *both) == [0, 0]
         assert [lines(tmp_path / parallel, rank) for rank in (0, 1)] == [[], []]
-    for folder, share in ((copies, 1.0), (shares, 0.5)):
+    for folder, share in ((ddp, 1.0), (fsdp, 0.5)):
         for rank in (0, 1):
             weights, held, all_held = json.loads((folder / f"weight-{rank}.json").read_text())
             assert weights > 0
             assert held == pytest.approx(share * all_held, rel=0.01)
-    assert furthest(copies, shares) <= 1e-5
-    near(losses(copies), losses(shares), 1e-5)
-    bundles = [load_file(run / "bundle" / "weights.safetensors") for run in (copies, shares)]
+    assert furthest(ddp, fsdp) <= 1e-5
+    near(losses(ddp), losses(fsdp), 1e-5)
+    bundles = [load_file(run / "bundle" / "weights.safetensors") for run in (ddp, fsdp)]
     assert bundles[0].keys() == bundles[1].keys()
     for name, tensor in bundles[0].items():
         torch.testing.assert_close(bundles[1][name], tensor, atol=1e-5, rtol=0)

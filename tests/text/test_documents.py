@@ -453,7 +453,7 @@ def test_what_cannot_be_read_is_refused_in_one_line(data: bytes, kind: str, prob
 
 
 def test_a_document_that_is_too_large_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spans_module, "LARGEST", 10)
+    monkeypatch.setattr(spans_module, "MAX_BYTES", 10)
     with pytest.raises(InputError, match="at most 10 are read"):
         open_document(b"01234567890", "txt")
 

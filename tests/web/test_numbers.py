@@ -97,7 +97,7 @@ def test_the_tour_tells_the_truth(inside: Inside, bundle: Path, sentence: str) -
             link.wait_for()
             said = page.locator(".tour p").first.inner_text()
             head, layer = map(int, re.search(r"head (\d+) of layer (\d+)", said).groups())
-            words = re.search(r"most of (\S+) to (\S+):", said).groups()
+            words = re.search(r"most from (\S+) to (\S+):", said).groups()
             assert number(link.inner_text()) == pytest.approx(
                 strongest(trace, layer - 1, head - 1, *words), abs=6e-4
             )

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from pellucid.console.options import Argument, Option
+from pellucid.console.options import FORMER_NAMES, Argument, Option
 from pellucid.errors import InputError, nearest
 
 Function = TypeVar("Function", bound=Callable[..., None])
@@ -233,6 +233,8 @@ class Commands:
             if wrong.startswith("-"):
                 known = [flag for p in parameters_of(self.function(name)) for flag in p.flags]
                 hint = nearest(wrong, known) if known else "it has none"
+                if FORMER_NAMES.get(wrong) in known:
+                    hint = f"it is called {FORMER_NAMES[wrong]} now"
                 raise InputError(f"{parser.prog} has no option {wrong}: {hint}")
             raise InputError(f"{wrong!r} is one argument too many (see {parser.prog} --help)")
         return vars(values)

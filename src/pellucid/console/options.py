@@ -44,6 +44,16 @@ class Option:
         self.help_off = help_off
 
 
+FORMER_NAMES = {
+    "--beam": "--beam-size",
+    "--characters": "--char-limit",
+    "--grace": "--graceful-timeout",
+    "--per-minute": "--req-limit",
+    "--seconds": "--timeout",
+    "--texts": "--batch-limit",
+}
+"""Options by the names they used to have: for the error message alone."""
+
 # Options that several commands have.
 From = Annotated[str | None, Option("--from", metavar="LANGUAGE", help="Source language.")]
 To = Annotated[str | None, Option("--to", metavar="LANGUAGE", help="Target language.")]
