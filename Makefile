@@ -35,17 +35,18 @@ check: $(READY)  ## formatting, lint and types
 	$(BIN)/mypy
 	@$(MAKE) --no-print-directory check-page
 
-NPM = if command -v node >/dev/null && command -v npm >/dev/null; then \
+# Runs a script of package.json where node is there and its packages can be installed.
+NPM = if command -v node >/dev/null && command -v npm >/dev/null && \
 	  { test node_modules/.ready -nt package-lock.json || \
-	    { npm ci --silent --no-audit --no-fund && touch node_modules/.ready; }; } && npm run --silent
+	    { npm ci --silent --no-audit --no-fund && touch node_modules/.ready; }; }; then npm run --silent
 
 check-page:  # formatting and lint of the page's JavaScript, CSS and HTML
-	@$(NPM) check; else echo "the page was not checked (prettier, eslint): node and npm are not installed"; fi
+	@$(NPM) check; else echo "the page was not checked (prettier, eslint): it needs node, npm and a package registry"; fi
 
 format: $(READY)  ## fix formatting and lint where that can be done automatically
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
-	@$(NPM) format; else echo "the page was not formatted: node and npm are not installed"; fi
+	@$(NPM) format; else echo "the page was not formatted: it needs node, npm and a package registry"; fi
 
 bench: $(READY)  ## measure against the peers; NAME=training runs one, OPTIONS='--rounds 5' change it
 	$(BIN)/python -m benchmarks $(NAME) $(OPTIONS)

@@ -258,8 +258,14 @@ class Templates:
             return f"a quarter to {SMALL[hour]}", f"{heure} moins le quart"
         minutes = draw.choice([5, 10, 20, 25])
         if kind == 4:
-            return f"{english_number(minutes)} past {SMALL[hour]}", f"{heure} {french_number(minutes)}"
-        return f"{english_number(minutes)} to {SMALL[hour]}", f"{heure} moins {french_number(minutes)}"
+            return (
+                f"{english_number(minutes)} past {SMALL[hour]}",
+                f"{heure} {french_number(minutes)}",
+            )
+        return (
+            f"{english_number(minutes)} to {SMALL[hour]}",
+            f"{heure} moins {french_number(minutes)}",
+        )
 
     def date(self, *, year: bool | None = None) -> Pair:
         """A date without an article: July 14, 1789; 14 juillet 1789."""
@@ -361,7 +367,9 @@ class Templates:
         small = draw.randint(2, 99)
         words, mots = english_number(small), french_number(small, feminine=feminine)
         digits, chiffres = f"{n:,}", french_digits(n)
-        price = draw.choice([f"{n}", f"{draw.randint(1, 99)}.{draw.choice(['50', '99', '95', '20'])}"])
+        price = draw.choice(
+            [f"{n}", f"{draw.randint(1, 99)}.{draw.choice(['50', '99', '95', '20'])}"]
+        )
         d_things = f"d'{thing_fr}" if thing_fr[0] in "aeiouœé" else f"de {thing_fr}"
         _ = singular, chose
         return draw.choice([
@@ -393,7 +401,9 @@ class Templates:
         day, jour = draw.choice(DAYS)
         month, mois = draw.choice(MONTHS)
         year = draw.randint(1700, 2035)
-        train = draw.choice([("train", "Le train", "part"), ("bus", "Le bus", "part"), ("plane", "L'avion", "part")])
+        train = draw.choice(
+            [("train", "Le train", "part"), ("bus", "Le bus", "part"), ("plane", "L'avion", "part")]
+        )
         en_mois = f"en {mois}"
         return draw.choice([
             (f"It is {spoken}.", f"Il est {parlee}."),
@@ -430,7 +440,13 @@ class Templates:
         decimal = f"{draw.randint(0, 99)}.{draw.randint(1, 9)}"
         virgule = decimal.replace(".", ",")
         span, duree = draw.choice(
-            [("days", "jours"), ("weeks", "semaines"), ("months", "mois"), ("years", "ans"), ("hours", "heures")]
+            [
+                ("days", "jours"),
+                ("weeks", "semaines"),
+                ("months", "mois"),
+                ("years", "ans"),
+                ("hours", "heures"),
+            ]
         )
         feminine = duree in ("semaines", "heures")
         return draw.choice([

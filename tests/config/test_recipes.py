@@ -24,7 +24,7 @@ def load(name: str) -> Recipe:
 
 def test_all_are_here() -> None:
     assert NAMES == [
-        "classic", "multi30k-en-de", "multi30k-en-de-more", "multi30k-en-fr", "multi30k-quick",
+        "classic", "general-fr-en", "multi30k-en-de", "multi30k-en-de-more", "multi30k-en-fr", "multi30k-quick",
         "tatoeba-fr-en", "tatoeba-fr-en-more", "toy", "wmt14-base", "wmt14-big",
     ]  # fmt: skip
 

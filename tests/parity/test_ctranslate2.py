@@ -1,4 +1,4 @@
-"""The ct2 engine gives the torch engine's answers (promise 20): every variant it can express."""
+"""The ct2 engine gives the torch engine's answers, for every variant it can express."""
 
 from __future__ import annotations
 

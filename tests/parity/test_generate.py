@@ -2,13 +2,13 @@
 
 How their options map onto ours (max_length counts the start symbol there and not here):
 
-- num_beams, num_return_sequences: beam, n_best.
-- length_penalty p: length_normalization = "average", alpha = p. Their length counts the end symbol and
-  not the start, like ours.
+- num_beams, num_return_sequences: beam_size, n_best.
+- length_penalty p: length_normalization = "average", length_penalty = p. Their length counts the
+  end symbol and not the start, like ours.
 - early_stopping True: stop = "full" with patience 1. "never": "proven".
 - max_length n: max_length = n - 1, with max_length_ratio and _extra out of the way.
 - min_length n: min_length = n: theirs counts the start symbol but bans the end until then.
-- no_repeat_ngram_size, bad_words_ids of one token: no_repeat_ngram, forbidden.
+- no_repeat_ngram_size, bad_words_ids of one token: no_repeat_ngram_size, suppress_tokens.
 
 What differs: we never put out the pad or the start symbol (so pad is a bad word there), their
 n-grams count the start symbol (which is never put out, so it makes no difference), and greedy
@@ -99,7 +99,13 @@ def test_generate(beams: int, stop: tuple[str, Any]) -> None:
             beam_only = {} if beams == 1 else {"length_penalty": alpha, "early_stopping": stop[1]}
             wanted = generated(peer, sources, beams, n, LONGEST, **beam_only)
             found = ours(
-                model, sources, beams, n, length_normalization="average", length_penalty=alpha, stop=stop[0]
+                model,
+                sources,
+                beams,
+                n,
+                length_normalization="average",
+                length_penalty=alpha,
+                stop=stop[0],
             )
             compared += check(found, wanted, beams == 1)
             ends |= {(h.ended, h.length) for r in found for h in r.hypotheses}

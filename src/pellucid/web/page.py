@@ -19,8 +19,8 @@ VENDORED = {
 }
 
 IMPORT_MAP = re.compile(r"\s*\{\{import map\}\}\s*")
-"""Place of the import map, with the formatter's line breaks around it: the policy allows the element
-by the hash of everything in it."""
+"""Place of the import map, with the formatter's line breaks around it: the policy allows the
+element by the hash of everything in it."""
 
 OFFLINE_POLICY = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; '
