@@ -24,8 +24,8 @@ def load(name: str) -> Recipe:
 
 def test_all_are_here() -> None:
     assert NAMES == [
-        "classic", "general-fr-en", "multi30k-en-de", "multi30k-en-de-more", "multi30k-en-fr", "multi30k-quick",
-        "tatoeba-fr-en", "tatoeba-fr-en-more", "toy", "wmt14-base", "wmt14-big",
+        "classic", "general-fr-en", "multi30k-en-de", "multi30k-en-de-more", "multi30k-en-fr",
+        "multi30k-quick", "tatoeba-fr-en", "tatoeba-fr-en-more", "toy", "wmt14-base", "wmt14-big",
     ]  # fmt: skip
 
 
