@@ -224,10 +224,6 @@ class Templates:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
 
-    def of(self, choices: list) -> object:
-        """One of the choices."""
-        return self.random.choice(choices)
-
     def name(self) -> str:
         return self.random.choice(FIRST_NAMES)
 
@@ -293,8 +289,6 @@ class Templates:
         draw, name, other = self.random, self.name(), self.name()
         surname = draw.choice(SURNAMES)
         city, ville = draw.choice(CITIES)
-        country, _, _, pays = draw.choice(COUNTRIES)
-        _ = country, pays
         age = draw.randint(2, 99)
         return draw.choice([
             (f"My name is {name}.", f"Je m'appelle {name}."),
@@ -348,7 +342,7 @@ class Templates:
             (f"He was born in {city}.", f"Il est né à {ville}."),
             (f"She was born in {country}.", f"Elle est née {en}."),
             (f"I would like to visit {country}.", f"J'aimerais visiter {pays}."),
-            (f"{upper} is a beautiful country.", f"{capital} {'sont' if pays.startswith('les') else 'est'} un beau pays.")
+            (f"{upper} is a beautiful country.", f"{capital} est un beau pays.")
             if not pays.startswith("les") else (f"I love {country}.", f"J'aime {pays}."),
             (f"It is raining in {city}.", f"Il pleut à {ville}."),
             (f"I speak {language}.", f"Je parle {langue}."),
@@ -361,9 +355,8 @@ class Templates:
     def numbers(self) -> Pair:
         draw, name = self.random, self.name()
         n = self.number()
-        singular, plural, chose, choses, gender = draw.choice(THINGS)
+        _, thing, _, thing_fr, gender = draw.choice(THINGS)
         feminine = gender == "f"
-        thing, thing_fr = plural, choses
         small = draw.randint(2, 99)
         words, mots = english_number(small), french_number(small, feminine=feminine)
         digits, chiffres = f"{n:,}", french_digits(n)
@@ -371,7 +364,6 @@ class Templates:
             [f"{n}", f"{draw.randint(1, 99)}.{draw.choice(['50', '99', '95', '20'])}"]
         )
         d_things = f"d'{thing_fr}" if thing_fr[0] in "aeiouœé" else f"de {thing_fr}"
-        _ = singular, chose
         return draw.choice([
             (f"I have {words} {thing}.", f"J'ai {mots} {thing_fr}."),
             (f"{name} has {words} {thing}.", f"{name} a {mots} {thing_fr}."),
@@ -431,8 +423,7 @@ class Templates:
     def measures(self) -> Pair:
         draw = self.random
         n = draw.choice([draw.randint(2, 12), draw.randint(2, 99), draw.randint(100, 900)])
-        one, many, un, plusieurs = draw.choice(UNITS)
-        _ = one
+        _, many, un, plusieurs = draw.choice(UNITS)
         words = english_number(n)
         mots = french_number(n, feminine=un in FEMININE_UNITS)
         symbol = draw.choice(SYMBOLS)

@@ -144,3 +144,15 @@ def test_what_is_no_archive_is_named(tmp_path: Path) -> None:
         prepare_dataset("europarl", tmp_path / "out", tmp_path / "gone.tgz", "fr-en")
     with pytest.raises(InputError, match="--from"):
         prepare_dataset("europarl", tmp_path / "out", None, "fr-en")
+
+
+def test_one_translation_of_many_sentences_stays_in_one_split(tmp_path: Path) -> None:
+    """Held-out splits are disjoint on the second side too, where one answer translates many."""
+    english = [f"Speech {number} is over." for number in range(2000)]
+    french = [f"La séance numéro {number % 40} est levée." for number in range(2000)]
+    origin = moses(tmp_path / "fr-en.tgz", packed(english), packed(french))
+    folder = prepare_europarl(origin, tmp_path / "out", "en-fr").directory
+    valid, test = ({row[1] for row in rows(folder, split)} for split in ("valid", "test"))
+    assert valid
+    assert test
+    assert not valid & test

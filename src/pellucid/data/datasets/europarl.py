@@ -85,8 +85,12 @@ def prepare_europarl(
     held: set[str] = set()
     start = 0
     for split, count in counts.items():
-        # one sentence said on two days may be in both splits: take each only once
-        some = [p for _, p in chosen[start:] if normalise(p.first) not in held]
+        # a sentence said on two days belongs to one split only, on either side
+        some = [
+            p
+            for _, p in chosen[start:]
+            if held.isdisjoint((normalise(p.first), normalise(p.second)))
+        ]
         rows[split] = [(p.first, p.second) for p in some[:count]]
         held |= {normalise(side) for row in rows[split] for side in row}
         start += count
